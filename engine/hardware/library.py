@@ -1,0 +1,179 @@
+"""Where data sheets are found: those shipped with planproof, and a user's own, which add to them or replace them.
+
+Names are compared without case, hyphens, underscores, dots and spaces. A shipped sheet's file is named after it and
+states its aliases on one line, so that a name is found without parsing any other sheet.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from ..document import Document, load_document, parse_document
+from ..errors import DataError, InputError, UsageError
+from .cursor import nearest, shown
+from .reader import Head, read_device, read_head, read_node
+from .sheets import DeviceSheet, NodeSheet, Origin
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_MAX_FILES = 1000
+_ALIASES = re.compile(r"^aliases: *\[([^\]\n]*)\]", re.MULTILINE)
+
+
+def same_name(name: str) -> str:
+    """The form in which names are compared: `H100-SXM`, `h100_sxm` and `h100 sxm` are one."""
+    return re.sub(r"[-_. ]+", "", name.casefold())
+
+
+@dataclass(frozen=True, slots=True)
+class AddedSheet:
+    """A user's sheet: its head, and the document, read when it is asked for."""
+
+    head: Head
+    document: Document
+
+    def answers_to(self, name: str) -> bool:
+        """Whether `name` is the sheet's name or one of its aliases."""
+        return same_name(name) in {same_name(known) for known in (self.head.name, *self.head.aliases)}
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The shipped sheets and those `added` by a user. A user's sheet is found before a shipped one of the same name."""
+
+    added: tuple[AddedSheet, ...] = ()
+
+    def device(self, name: str) -> DeviceSheet:
+        """The sheet of the device `name`. InputError where none has that name; DataError where the sheet is wrong."""
+        document, origin = self._find("device", name)
+        return read_device(document, origin)
+
+    def node(self, name: str) -> NodeSheet:
+        """The sheet of the node type `name`, with that of its device. Errors as for `device`."""
+        document, origin = self._find("node", name)
+        return read_node(document, origin, self.device)
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """The names of all sheets of `kind`, sorted; a shipped sheet that is replaced gives its place to the other."""
+        own = [sheet.head.name for sheet in self.added if sheet.head.kind == kind]
+        hidden = {same_name(name) for name in own}
+        return tuple(sorted([*own, *(name for name, _ in _shipped(kind) if same_name(name) not in hidden)]))
+
+    def _find(self, kind: str, name: str) -> tuple[Document, Origin]:
+        for sheet in self.added:
+            if sheet.head.kind == kind and sheet.answers_to(name):
+                return sheet.document, _origin_of(sheet)
+        shipped = _find_shipped(kind, name)
+        if shipped is None:
+            raise self._unknown(kind, name)
+        document = _parse_shipped(kind, shipped)
+        return document, Origin("shipped", document.name)
+
+    def _unknown(self, kind: str, name: str) -> InputError:
+        names = self.names(kind)
+        aliases = [alias for _, entry in _shipped(kind) for alias in _aliases(entry)]
+        aliases += [alias for sheet in self.added if sheet.head.kind == kind for alias in sheet.head.aliases]
+        return InputError(
+            f"{shown(name)} is no {kind} with a data sheet{nearest(name, (*names, *aliases))}; "
+            f"known are {', '.join(names)}",
+            code=f"hardware.unknown_{kind}",
+            remedy=f"Write one of these, or add a sheet with kind: {kind} to the folder given with --hardware.",
+        )
+
+
+def open_library(folders: Iterable[str | Path] = ()) -> Library:
+    """The library of the shipped sheets and all sheets anywhere in `folders`.
+
+    UsageError for a folder that is none; DataError for a file there that is no sheet, or a name that two files claim.
+    """
+    added = [AddedSheet(read_head(document), document) for folder in folders for document in _documents(Path(folder))]
+    claimed: dict[tuple[str, str], AddedSheet] = {}
+    for sheet in added:
+        for name in (sheet.head.name, *sheet.head.aliases):
+            other = claimed.setdefault((sheet.head.kind, same_name(name)), sheet)
+            if other is not sheet:
+                raise DataError(
+                    f"two sheets answer to the {sheet.head.kind} name '{name}': {other.document.name} and this one",
+                    place=sheet.document.place("/name"),
+                    remedy="Rename or remove one of them.",
+                )
+    return Library(tuple(added))
+
+
+def load_device(name: str, folders: Sequence[str | Path] = ()) -> DeviceSheet:
+    """The device sheet called `name`, a user's `folders` first. Errors as for `open_library` and `Library.device`."""
+    return open_library(folders).device(name)
+
+
+def load_node(name: str, folders: Sequence[str | Path] = ()) -> NodeSheet:
+    """The node sheet called `name`, a user's `folders` first. Errors as for `open_library` and `Library.node`."""
+    return open_library(folders).node(name)
+
+
+def device_names(folders: Sequence[str | Path] = ()) -> tuple[str, ...]:
+    """The names of all known devices, sorted, without aliases."""
+    return open_library(folders).names("device")
+
+
+def node_names(folders: Sequence[str | Path] = ()) -> tuple[str, ...]:
+    """The names of all known node types, sorted, without aliases."""
+    return open_library(folders).names("node")
+
+
+def _shipped(kind: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in files(f"{__package__}.{kind}s").iterdir():
+        if entry.name.endswith(".yaml"):
+            yield entry.name.removesuffix(".yaml"), entry
+
+
+def _find_shipped(kind: str, name: str) -> Traversable | None:
+    wanted = same_name(name)
+    entries = list(_shipped(kind))
+    for known, entry in entries:
+        if same_name(known) == wanted:
+            return entry
+    return next((entry for _, entry in entries if wanted in {same_name(alias) for alias in _aliases(entry)}), None)
+
+
+def _aliases(entry: Traversable) -> list[str]:
+    found = _ALIASES.search(entry.read_text(encoding="utf-8"))
+    return [alias.strip(" \"'") for alias in found[1].split(",")] if found else []
+
+
+def _parse_shipped(kind: str, entry: Traversable) -> Document:
+    return parse_document(entry.read_bytes(), f"hardware/{kind}s/{entry.name}")
+
+
+def _origin_of(sheet: AddedSheet) -> Origin:
+    replaced = _find_shipped(sheet.head.kind, sheet.head.name)
+    if replaced is None:
+        return Origin("added", sheet.document.name)
+    document = _parse_shipped(sheet.head.kind, replaced)
+    return Origin("replaces", sheet.document.name, read_head(document).name, document.sha256)
+
+
+def _documents(folder: Path) -> Iterator[Document]:
+    if not folder.is_dir():
+        raise UsageError(
+            f"--hardware: {shown(str(folder))} is not a folder",
+            remedy="Name a folder that holds data sheets (YAML or JSON).",
+        )
+    paths: list[Path] = []
+    for parent, below, names in os.walk(folder):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        paths += [Path(parent, name) for name in sorted(names) if name.lower().endswith(_SUFFIXES) and name[0] != "."]
+        if len(paths) > _MAX_FILES:
+            raise UsageError(
+                f"--hardware: {shown(str(folder))} holds more than {_MAX_FILES} YAML or JSON files",
+                remedy="Name a folder that holds data sheets only.",
+            )
+    for path in paths:
+        try:
+            yield load_document(path)
+        except InputError as error:
+            raise DataError(error.message, place=error.place, remedy=error.remedy, code=error.code) from None
