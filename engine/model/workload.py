@@ -1,0 +1,76 @@
+"""What is trained how: sequence length, global batch, precision by role, optimizer, kernels.
+
+These are choices of the proposer and part of the training semantics: a plan may not change them. Nothing here knows a
+plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Attention(StrEnum):
+    """The attention kernel: fused and never materialising the scores, or unfused."""
+
+    FLASH = "flash"
+    UNFUSED = "unfused"
+
+
+#: Bytes of one element by dtype name; fp8 training keeps its high-precision copies under other roles.
+DTYPE_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Dtype by role. `master` is None where there is no separate high-precision copy of the parameters."""
+
+    parameters: str
+    gradients: str
+    master: str | None
+    moments: str
+    communication: str | None = None
+
+    @property
+    def compute(self) -> str:
+        """The dtype of the matrix multiplications: that of the parameters."""
+        return self.parameters
+
+    @property
+    def mixed(self) -> bool:
+        """Whether a separate high-precision copy of the parameters is kept."""
+        return self.master is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """An optimizer and the number of moments it keeps a parameter: 2 for Adam, 1 for SGD with momentum, 0 for SGD."""
+
+    name: str
+    moments: int
+    fused: bool = False
+
+
+#: Optimizers whose states are known, by name as written in proposals.
+OPTIMIZER_MOMENTS = {"adam": 2, "adamw": 2, "lamb": 2, "lion": 1, "sgd_momentum": 1, "muon": 1, "sgd": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One training step's demands. `global_batch` is in sequences of `sequence_length` tokens."""
+
+    sequence_length: int
+    global_batch: int
+    precision: Precision
+    optimizer: Optimizer
+    #: None: not stated; memory is then predicted both ways and the larger decides.
+    attention: Attention | None
+    causal: bool = True
+    dropout: float = 0.0
+    #: Sequences differ in length or shape from step to step.
+    dynamic_shapes: bool = False
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of one step, all data-parallel replicas together."""
+        return self.sequence_length * self.global_batch
