@@ -1,0 +1,185 @@
+"""A case: the proposal made whole, as far as it can be. What could not be resolved is listed, never filled in silently.
+
+Vocabulary: a *case* holds the resolved model, workload, cluster, plans and profile, each None where something needed is not
+stated; `missing` says what and where; `assumed` lists documented defaults that were used; `evidence` lists every quantity
+about the world with its grade. Cases know no rules: what follows from a gap is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..cluster import Cluster
+from ..model import Transformer, Workload
+from ..plan import Mesh, Plan, Recompute, Role
+from ..quantity import Quantity
+from .load import LoadedProposal
+from .profile import MeasuredProfile
+from .schema import Layouts, PlanChoice
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something a review needs that is not there. `what` names the user's own key; `how` says where it is obtained."""
+
+    item: str
+    path: str
+    what: str
+    how: str
+    plan: str | None = None
+    role: Role | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A documented default that was used where the proposal says nothing."""
+
+    item: str
+    path: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two statements of the proposal that cannot both hold: a code, the place of the later one, and both in words."""
+
+    code: str
+    path: str
+    detail: str
+    plan: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A quantity about the world, by the name of its evidence item. `text` is for people; `quantity` None for a mere word."""
+
+    item: str
+    name: str
+    path: str
+    quantity: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that was read: its path in the repository and its digest."""
+
+    path: str
+    sha256: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatedStage:
+    """A stage as stated, after `repeat`: layers inclusive; `devices` None where neither devices nor nodes are given."""
+
+    first: int
+    last: int
+    mesh: Mesh
+    devices: int | None
+    embedding: bool
+    head: bool
+    recompute: Recompute | None
+    layouts: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCase:
+    """One stated plan. `plan` is None where it cannot be built (a gap, or degrees that do not divide the layers)."""
+
+    name: str
+    role: Role
+    path: str
+    stated: PlanChoice
+    mesh: Mesh
+    pipeline: int
+    stages: tuple[StatedStage, ...] | None
+    accumulation: int | None
+    plan: Plan | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCase:
+    """One kind of node as far as it is stated: count and devices are None where neither the proposal nor a sheet says."""
+
+    name: str
+    path: str
+    count: int | None
+    devices: int | None
+    device: str | None
+    memory: Quantity | None
+    nics: tuple[int, Quantity] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCase:
+    """One tier of links as far as it is stated. `bandwidth` is one device's, per direction, after sharing."""
+
+    name: str
+    tier: str
+    medium: str
+    span: int
+    path: str
+    bandwidth: Quantity | None
+    latency: Quantity | None
+    nics: int | None = None
+    nic_bandwidth: Quantity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyFile:
+    """A measured topology of one node, as far as it was read."""
+
+    path: str
+    devices: int
+    islands: int
+    largest_island: int
+    gaps: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCase:
+    """What is known of the cluster before it can be priced; `cluster` of the case is None until enough is known."""
+
+    nodes: tuple[NodeCase, ...]
+    links: tuple[LinkCase, ...]
+    bare_devices: int | None
+    devices: int | None
+    #: Parts that no stated fabric joins; 1 where connected, None where there is nothing to join.
+    parts: int | None
+    topology: TopologyFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything that a review starts from."""
+
+    loaded: LoadedProposal
+    model: Transformer | None
+    workload: Workload | None
+    cluster: Cluster | None
+    described: ClusterCase
+    plans: tuple[PlanCase, ...]
+    profile: MeasuredProfile | None
+    profile_quantity: Quantity | None
+    limits: Layouts | None
+    sequence_length: int | None
+    global_batch: int | None
+    batch_remainder_tokens: int
+    run_steps: int | None
+    run_tokens: int | None
+    missing: tuple[Missing, ...]
+    assumed: tuple[Assumed, ...]
+    evidence: tuple[Evidence, ...]
+    contradictions: tuple[Contradiction, ...]
+    files: tuple[InputFile, ...]
+
+    def plan_named(self, name: str) -> PlanCase | None:
+        """The stated plan of that name."""
+        return next((plan for plan in self.plans if plan.name == name), None)
+
+    def with_role(self, role: Role) -> PlanCase | None:
+        """The first stated plan of that role."""
+        return next((plan for plan in self.plans if plan.role is role), None)

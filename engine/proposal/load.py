@@ -1,0 +1,162 @@
+"""From bytes to a validated proposal that remembers where each value stands.
+
+Every failure is one InputError with file, line, column, the value, and what would do. Where several values are wrong, the
+first in the file is the error and the message counts the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from ..document import Document, load_document, parse_document
+from ..errors import InputError, Place
+from .references import repository_root
+from .schema import Proposal, Section
+
+VERSION_REMEDY = "Begin the file with 'planproof: 1', the version of the format."
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedProposal:
+    """A proposal with its text: `stated` is what was written, `document` knows the places, `root` bounds its references."""
+
+    document: Document
+    stated: Proposal
+    path: Path
+    root: Path
+
+    def place(self, pointer: str) -> Place:
+        """The place of the value at a JSON pointer; of the nearest ancestor where it is absent."""
+        return self.document.place(pointer)
+
+
+def load_proposal(path: str | Path, *, name: str | None = None) -> LoadedProposal:
+    """Read and validate the proposal at `path`. Raises InputError, and nothing else, for whatever is wrong with it."""
+    document = load_document(path) if name is None else parse_document(Path(path).read_bytes(), name)
+    where = Path(path)
+    return LoadedProposal(document, validate(document), where, repository_root(where))
+
+
+def parse_proposal(raw: bytes, name: str, path: Path) -> LoadedProposal:
+    """The same for bytes at hand (standard input, a patched example): `path` is where they would stand."""
+    document = parse_document(raw, name)
+    return LoadedProposal(document, validate(document), path, repository_root(path))
+
+
+def validate(document: Document) -> Proposal:
+    """The document as a Proposal. Raises InputError for an unknown key, a wrong type, unit or range, with its place."""
+    data = document.data
+    if not isinstance(data, dict) or "planproof" not in data:
+        raise InputError(
+            "the key 'planproof' is missing: this is not a planproof proposal",
+            place=document.place(""),
+            remedy=VERSION_REMEDY,
+            code="input.version",
+        )
+    version = data["planproof"]
+    if isinstance(version, bool) or version != 1:
+        raise InputError(
+            f"planproof: {version!r} is not a version of the format that this release reads",
+            place=document.place("/planproof"),
+            remedy=VERSION_REMEDY,
+            code="input.version",
+        )
+    try:
+        return Proposal.model_validate(data)
+    except ValidationError as error:
+        raise _translated(error, document) from None
+
+
+def _translated(error: ValidationError, document: Document) -> InputError:
+    found = []
+    for detail in error.errors(include_url=False, include_input=True):
+        pointer, on_key = _pointer(detail, document.data)
+        place = document.key_place(pointer) if on_key else document.place(pointer)
+        found.append((place.line or 0, place.column or 0, detail, place, pointer))
+    found.sort(key=lambda item: item[:2])
+    _, _, detail, place, pointer = found[0]
+    more = f" ({len(found) - 1} more after this one)" if len(found) > 1 else ""
+    message = _message(detail, pointer)
+    code = "input." + str(detail["type"]).removeprefix("planproof_")
+    return InputError(message + more, place=place, code=code, remedy="See docs/proposal.md, or 'planproof schema'.")
+
+
+def _pointer(detail: ErrorDetails, data: Any) -> tuple[str, bool]:
+    """The JSON pointer of an error, without the names that unions put into its path; and whether the key is at fault."""
+    pointer, here = "", data
+    for part in detail["loc"]:
+        if isinstance(here, dict) and str(part) in here:
+            here, pointer = here[str(part)], pointer + "/" + _escape(str(part))
+        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
+            here, pointer = here[part], f"{pointer}/{part}"
+    key = detail.get("ctx", {}).get("key")
+    if isinstance(key, str) and isinstance(here, dict) and key in here:
+        return pointer + "/" + _escape(key), "unknown_key" in detail["type"]
+    return pointer, False
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _message(detail: ErrorDetails, pointer: str) -> str:
+    kind, value = str(detail["type"]), detail["input"]
+    where = pointer.strip("/").replace("/", ".") or "the proposal"
+    if kind.startswith("planproof_"):
+        return f"{where}: {detail['msg']}"
+    context = detail.get("ctx", {})
+    shown = _short(value)
+    match kind:
+        case "int_type" | "int_parsing" | "int_from_float":
+            return f"{where}: expected a whole number, found {shown}"
+        case "float_type" | "float_parsing":
+            return f"{where}: expected a number, found {shown}"
+        case "bool_type" | "bool_parsing":
+            hint = " (yes, no, on and off are texts here)" if value in ("yes", "no", "on", "off", "Yes", "No") else ""
+            return f"{where}: expected true or false, found {shown}{hint}"
+        case "string_type":
+            return f"{where}: expected a text, found {shown}" + (
+                "; put it in quotes" if isinstance(value, int | float) else ""
+            )
+        case "list_type" | "tuple_type":
+            return f"{where}: expected a list, found {shown}"
+        case "dict_type" | "model_type":
+            return f"{where}: expected a mapping, found {shown}"
+        case "literal_error":
+            return f"{where}: {shown} is not one of {context.get('expected', '')}"
+        case "greater_than_equal":
+            return f"{where}: {shown} is too small; at least {context.get('ge')}"
+        case "less_than_equal":
+            return f"{where}: {shown} is too large; at most {context.get('le')}"
+        case "greater_than" | "less_than":
+            return f"{where}: {shown} is out of range; {detail['msg'].lower().removeprefix('input ')}"
+        case _:
+            return f"{where}: {detail['msg'][0].lower()}{detail['msg'][1:]}, found {shown}"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if value is None:
+        return "nothing"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a proposal, for editors and for `planproof schema`."""
+    body = Proposal.model_json_schema(by_alias=True)
+    body["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    body["required"] = ["planproof"]
+    body["title"] = "planproof proposal"
+    return body
+
+
+__all__ = ["LoadedProposal", "Section", "load_proposal", "parse_proposal", "schema", "validate"]

@@ -1,0 +1,248 @@
+"""The model and the workload of a proposal: shapes with their documented defaults, and what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..document import parse_document
+from ..importers import hf_config
+from ..model import (
+    OPTIMIZER_MOMENTS,
+    Attention,
+    LatentAttention,
+    MixtureOfExperts,
+    Optimizer,
+    Precision,
+    Transformer,
+    Workload,
+)
+from ..quantity import Dimension
+from .collector import Collector
+from .schema import Model, TransformerShape, WorkloadChoice
+
+T = TypeVar("T")
+NEEDED_SHAPES = ("layers", "hidden", "heads", "ffn", "vocabulary")
+
+
+def resolve_model(stated: Model | None, sequence_length: int | None, collect: Collector) -> Transformer | None:
+    """The model as shapes, or None with what is missing noted. A referenced config file is read and kept as an input."""
+    if stated is None or (stated.config is None and stated.transformer is None):
+        collect.lacks(
+            "model",
+            "/model",
+            "the model: 'model.config' (a config file) or 'model.transformer' (shapes)",
+            "the model's config.json, or its layers, hidden, heads, ffn and vocabulary",
+        )
+        return None
+    if stated.config is not None and stated.transformer is not None:
+        collect.contradicts(
+            "model_twice", "/model/transformer", "both 'model.config' and 'model.transformer' describe the model; keep one"
+        )
+    if stated.config is not None:
+        return _from_config(stated.config.file, stated.config.kind, sequence_length, collect)
+    assert stated.transformer is not None
+    return _from_shapes(stated.transformer, sequence_length, collect)
+
+
+def _from_config(file: str | None, kind: str | None, sequence_length: int | None, collect: Collector) -> Transformer | None:
+    path = "/model/config"
+    if file is None:
+        collect.lacks("model", f"{path}/file", "'model.config.file'", "the path of the model's config.json")
+        return None
+    if kind is None:
+        collect.assume("model.config.kind", f"{path}/kind", "hf-config", "the only kind of model configuration file")
+    raw, name, _ = collect.read(file, f"{path}/file", "hf-config")
+    document = parse_document(raw, name)
+    found = hf_config.read(document.data, document.place)
+    for field, (value, why) in found.assumed.items():
+        collect.assume(f"model.{field}", f"{path}/file", value, why)
+    return found.transformer
+
+
+def _from_shapes(shape: TransformerShape, sequence_length: int | None, collect: Collector) -> Transformer | None:
+    path = "/model/transformer"
+    gaps = [name for name in NEEDED_SHAPES if getattr(shape, name) is None]
+    if shape.moe is not None and shape.moe.ffn is not None and shape.moe.every in (None, 1):
+        gaps = [name for name in gaps if name != "ffn" or (shape.moe.first_dense or 0) > 0]
+    if shape.moe is not None:
+        gaps += [f"moe.{name}" for name in ("experts", "top_k") if getattr(shape.moe, name) is None]
+    if shape.mla is not None:
+        needed = ("kv_rank", "rope_head_dim", "nope_head_dim", "value_head_dim")
+        gaps += [f"mla.{name}" for name in needed if getattr(shape.mla, name) is None]
+    for name in gaps:
+        collect.lacks(
+            "shapes",
+            f"{path}/{name.replace('.', '/')}",
+            f"'model.transformer.{name}'",
+            "the model's configuration or its paper",
+        )
+    if shape.hidden and shape.heads and shape.head_dim is None and shape.hidden % shape.heads:
+        collect.lacks(
+            "shapes",
+            f"{path}/head_dim",
+            f"'model.transformer.head_dim': hidden {shape.hidden} is not divisible by heads {shape.heads}",
+            "the model's configuration",
+        )
+        return None
+    if gaps:
+        return None
+    return _filled(shape, sequence_length, collect)
+
+
+def _filled(shape: TransformerShape, sequence_length: int | None, collect: Collector) -> Transformer | None:
+    path = "/model/transformer"
+    assert shape.layers and shape.hidden and shape.heads and shape.vocabulary
+    family = shape.family or "gpt"
+    if shape.family is None:
+        collect.assume("model.family", f"{path}/family", "gpt", "documented default of a transformer description")
+    llama = family == "llama"
+    why = f"the {family} family"
+
+    def choose(name: str, value: T | None, default: T) -> T:
+        """The family's word where the description has none; an assumption of its own only where it is not the family's."""
+        if value is None and name in ("kv_heads", "positions", "moe.ffn", "moe.every"):
+            collect.assume(f"model.{name}", f"{path}/{name.replace('.', '/')}", default, why)
+        return default if value is None else value
+
+    biases = choose("biases", shape.biases, not llama)
+    positions = shape.positions
+    if positions is None and llama:
+        positions = 0
+    if positions is None:
+        if sequence_length is None:
+            return None
+        positions = choose("positions", None, sequence_length)
+    moe = None
+    if shape.moe is not None:
+        assert shape.moe.experts and shape.moe.top_k
+        ffn = shape.moe.ffn or choose("moe.ffn", None, shape.ffn or 0)
+        shared = shape.moe.shared_experts or 0
+        moe = MixtureOfExperts(
+            experts=shape.moe.experts,
+            top_k=shape.moe.top_k,
+            ffn=ffn,
+            every=shape.moe.every or choose("moe.every", None, 1),
+            first_dense=shape.moe.first_dense or 0,
+            shared_experts=shared,
+            shared_ffn=shape.moe.shared_ffn or (ffn if shared else 0),
+            capacity_factor=shape.moe.capacity_factor,
+            group_size=shape.moe.group_size,
+            imbalance=shape.moe.imbalance or 1.0,
+        )
+    latent = None
+    if shape.mla is not None:
+        mla = shape.mla
+        assert mla.kv_rank and mla.rope_head_dim and mla.nope_head_dim and mla.value_head_dim
+        latent = LatentAttention(mla.kv_rank, mla.q_rank, mla.rope_head_dim, mla.nope_head_dim, mla.value_head_dim)
+    return Transformer(
+        layers=shape.layers,
+        hidden=shape.hidden,
+        heads=shape.heads,
+        kv_heads=choose("kv_heads", shape.kv_heads, shape.heads),
+        head_dim=shape.head_dim or shape.hidden // shape.heads,
+        ffn=shape.ffn or (moe.ffn if moe else 0),
+        vocabulary=shape.vocabulary,
+        gated=choose("gated", shape.gated, llama),
+        tied_embeddings=choose("tied_embeddings", shape.tied_embeddings, not llama),
+        norm=choose("norm", shape.norm, "rms" if llama else "layer"),
+        learned_positions=positions,
+        attention_bias=biases,
+        output_bias=biases,
+        mlp_bias=biases,
+        moe=moe,
+        latent=latent,
+        family=family,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The global batch in sequences, and what of a batch in tokens fills no whole sequence."""
+
+    sequences: int | None
+    remainder_tokens: int
+
+
+def resolve_batch(stated: WorkloadChoice | None, collect: Collector) -> Batch:
+    """The global batch in sequences; missing where it is not stated, or stated in tokens without a sequence length."""
+    if stated is None or stated.global_batch is None:
+        collect.lacks(
+            "global_batch", "/workload/global_batch", "'workload.global_batch'", "the training recipe: 2048 sequences, say"
+        )
+        return Batch(None, 0)
+    value = int(stated.global_batch.value)
+    if stated.global_batch.dimension is Dimension.SEQUENCES:
+        return Batch(value, 0)
+    if stated.sequence_length is None:
+        return Batch(None, 0)
+    return Batch(value // stated.sequence_length or None, value % stated.sequence_length)
+
+
+def resolve_workload(stated: WorkloadChoice | None, batch: Batch, collect: Collector) -> Workload | None:
+    """The workload, or None with every gap noted."""
+    path = "/workload"
+    stated = stated or WorkloadChoice()
+    if stated.sequence_length is None:
+        collect.lacks("shapes", f"{path}/sequence_length", "'workload.sequence_length'", "the training recipe")
+    precision = _precision(stated, collect)
+    optimizer = _optimizer(stated, collect)
+    if stated.attention is None:
+        collect.lacks(
+            "attention", f"{path}/attention", "'workload.attention': flash or unfused", "the framework's attention backend"
+        )
+    packing = stated.packing
+    causal = packing.causal if packing is not None else None
+    if causal is None:
+        collect.assume("workload.packing.causal", f"{path}/packing/causal", "true", "decoder-only training")
+    if stated.dropout is None:
+        collect.assume("workload.dropout", f"{path}/dropout", "0", "documented default")
+    if stated.dynamic_shapes is None:
+        collect.assume("workload.dynamic_shapes", f"{path}/dynamic_shapes", "false", "documented default")
+    if stated.sequence_length is None or batch.sequences is None or precision is None or optimizer is None:
+        return None
+    return Workload(
+        sequence_length=stated.sequence_length,
+        global_batch=batch.sequences,
+        precision=precision,
+        optimizer=optimizer,
+        attention=Attention(stated.attention) if stated.attention else None,
+        causal=True if causal is None else causal,
+        dropout=stated.dropout or 0.0,
+        dynamic_shapes=bool(stated.dynamic_shapes),
+    )
+
+
+def _precision(stated: WorkloadChoice, collect: Collector) -> Precision | None:
+    roles = stated.precision
+    how = "the framework's precision settings, by role"
+    if roles is None:
+        collect.lacks("precision", "/workload/precision", "'workload.precision'", how)
+        return None
+    gaps = [name for name in ("parameters", "gradients", "moments") if getattr(roles, name) is None]
+    if roles.master is None and roles.parameters != "fp32":
+        gaps.append("master")
+    for name in gaps:
+        collect.lacks("precision", f"/workload/precision/{name}", f"'workload.precision.{name}'", how)
+    if gaps:
+        return None
+    assert roles.parameters and roles.gradients and roles.moments
+    master = None if roles.master in (None, "none") else roles.master
+    return Precision(roles.parameters, roles.gradients, master, roles.moments, roles.communication)
+
+
+def _optimizer(stated: WorkloadChoice, collect: Collector) -> Optimizer | None:
+    path = "/workload/optimizer"
+    choice = stated.optimizer
+    if choice is None or choice.name is None:
+        collect.lacks("optimizer", path, "'workload.optimizer'", "the training recipe: adamw, say")
+        return None
+    name = choice.name.lower().replace("-", "_")
+    moments = OPTIMIZER_MOMENTS.get(name)
+    if moments is None:
+        known = ", ".join(OPTIMIZER_MOMENTS)
+        collect.lacks(
+            "optimizer", path, f"the states of the optimizer '{choice.name}' are not known; known: {known}", "its paper"
+        )
+        return None
+    return Optimizer(name, moments, bool(choice.fused))
