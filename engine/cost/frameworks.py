@@ -1,0 +1,18 @@
+"""What only a training framework decides about memory, by the framework that a proposal names.
+
+Megatron-LM pads the vocabulary to a multiple of 128 x tensor (arguments.py, --make-vocab-size-divisible-by, default 128) and
+keeps fp32 copies of fp16 gradients in the optimizer's step alone. A framework that is not listed, or none, leaves both open:
+the vocabulary is padded only so that it divides, and the interval spans the known recipes.
+"""
+
+from __future__ import annotations
+
+from .memory_terms import BARE, GradientCopy, Implementation
+
+_MEGATRON = Implementation(128, GradientCopy.STEP)
+_BY_NAME = {"megatron-lm": _MEGATRON, "megatron": _MEGATRON, "megatron-core": _MEGATRON, "nemo": _MEGATRON}
+
+
+def implementation_of(framework: str | None) -> Implementation:
+    """The memory conventions of `framework`, by its name in any case; those of none where it is not known."""
+    return _BY_NAME.get((framework or "").lower(), BARE)
