@@ -1,0 +1,373 @@
+"""Facts about a proposal as a whole: what is stated, what is missing, and how good the evidence is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import date
+
+from ..model import forward_flops_per_token, layer_runs, parameters, problems
+from ..proposal import Case, Evidence, MeasuredProfile, Missing
+from ..proposal.schema import Claim, Policy
+from ..quantity import Dimension, Grade, Provenance, Quantity
+from .fact import Fact, in_field_unit, make
+from .kinds import KINDS
+
+ESTIMATED = Provenance(Grade.ESTIMATED, "cost model over the device's data sheet")
+#: What a profile would measure; estimated where a data sheet exists, missing where neither does.
+MEASURABLE = (
+    ("stage_latency", "latency of each stage, forward and backward", "a profiling run of single stages on one mesh"),
+    ("workspace", "workspace memory of each stage", "the same profiling run: peak less what persists"),
+    ("activation_memory", "activation memory of one microbatch in flight", "the same profiling run, by stage"),
+)
+EVIDENCE_ITEMS = (
+    "link_bandwidth", "link_latency", "device_memory", "contention", "stage_latency", "workspace", "activation_memory",
+    "collective_curves", "compute_rate", "memory_bandwidth", "launch_overhead", "framework_context", "allocator_reserve",
+)  # fmt: skip
+
+
+def fact(kind: str, path: str, /, **values: int | str | bool | None) -> Fact:
+    """A fact of one of planproof's kinds."""
+    return make(KINDS, kind, path, **values)
+
+
+def gaps(case: Case) -> tuple[Missing, ...]:
+    """All that is missing: what the proposal lacks, and what neither a profile nor a data sheet can give."""
+    return (*case.missing, *(gap for gap, _ in _measurables(case) if gap is not None))
+
+
+def evidence(case: Case) -> tuple[Evidence, ...]:
+    """All evidence: what was stated or read, and what has to be estimated in place of a measurement."""
+    return (*case.evidence, *(item for _, item in _measurables(case) if item is not None))
+
+
+def _measurables(case: Case) -> Iterator[tuple[Missing | None, Evidence | None]]:
+    profile = case.profile
+    held = {
+        "stage_latency": profile is not None and any(row.time is not None for row in profile.rows),
+        "workspace": profile is not None and any(row.workspace is not None for row in profile.rows),
+        "activation_memory": profile is not None and any(row.activation is not None for row in profile.rows),
+    }
+    if profile is not None and any(row.memory is not None for row in profile.rows):
+        held["workspace"] = held["activation_memory"] = True
+    sheet = any(node.device is not None for node in case.described.nodes)
+    for item, name, how in MEASURABLE:
+        if held[item] and case.profile_quantity is not None:
+            yield None, Evidence(item, name, "/profile", case.profile_quantity)
+        elif sheet:
+            yield None, Evidence(item, name, "/profile", Quantity(0, Dimension.TIME, ESTIMATED))
+        elif case.described.nodes or case.described.bare_devices:
+            yield Missing(item, "/profile", f"the {name}: neither a profile nor a data sheet of the device", how), None
+
+
+def case_facts(case: Case, today: date | None = None) -> list[Fact]:
+    """Every fact that does not depend on a particular plan. `today` dates evidence; None leaves its age out."""
+    facts = [_proposal(case)]
+    for gap in gaps(case):
+        facts.append(
+            fact("missing", gap.path, item=gap.item, what=gap.what, plan=gap.plan, role=gap.role.value if gap.role else None)
+        )
+    for clash in case.contradictions:
+        facts.append(fact("contradiction", clash.path, code=clash.code, detail=clash.detail, plan=clash.plan))
+    for default in case.assumed:
+        key = default.item.rsplit(".", 1)[-1]
+        facts.append(
+            fact("assumed", default.path, item=default.item, key=key, value=default.value, why=default.why)
+        )
+    items = evidence(case)
+    facts += [_evidence(item, today) for item in items]
+    facts += _policy(case.loaded.stated.policy, items)
+    facts += [*_model(case), *_workload(case), *_cluster(case), *_profile(case), *_claims(case)]
+    limits = case.loaded.stated.layouts
+    if limits is not None:
+        stated = "all" if isinstance(limits, str) else "limited"
+        max_axes = None if isinstance(limits, str) else limits.max_axes
+        facts.append(fact("layouts", "/layouts", stated=stated, max_axes=max_axes))
+    cost = case.loaded.stated.planning_cost
+    parts = [part.value for part in (cost.profiling, cost.change_over) if part is not None] if cost else []
+    facts.append(fact("planning", "/planning_cost", cost_device_seconds=round(sum(parts)) if parts else None))
+    return facts
+
+
+def _proposal(case: Case) -> Fact:
+    heading = case.loaded.stated.proposal
+    framework = heading.framework if heading else None
+    return fact(
+        "proposal",
+        "/proposal",
+        objective=heading.objective if heading else None,
+        scaling=heading.scaling if heading else None,
+        framework=case.framework,
+        framework_version=framework.version if framework else None,
+        authority=heading.authority if heading else None,
+        run_steps=case.run_steps,
+        run_tokens=case.run_tokens,
+    )
+
+
+def _evidence(item: Evidence, today: date | None) -> Fact:
+    grade, dated = item.quantity.grade, item.quantity.provenance.date
+    age = (today - date.fromisoformat(dated)).days if today is not None and dated and len(dated) == 10 else None
+    return fact(
+        "evidence",
+        item.path,
+        item=item.item,
+        name=item.name,
+        grade=grade.value,
+        grade_rank=grade.rank,
+        age_days=age,
+    )
+
+
+def _policy(policy: Policy | None, items: Iterable[Evidence]) -> Iterator[Fact]:
+    if policy is not None and policy.headroom is not None:
+        yield fact(
+            "policy", "/policy/headroom", headroom_ppm=in_field_unit(policy.headroom.value, "headroom_ppm")
+        )
+    known = {item.item for item in items} | set(EVIDENCE_ITEMS)
+    for item, grade in (policy.require or {}).items() if policy else ():
+        yield fact(
+            "demand",
+            f"/policy/require/{item}",
+            item=item,
+            grade=grade,
+            grade_rank=Grade(grade).rank,
+            known=item in known,
+        )
+
+
+def _model(case: Case) -> Iterator[Fact]:
+    model = case.model
+    if model is None:
+        return
+    path = "/model/transformer" if case.loaded.stated.model and case.loaded.stated.model.transformer else "/model/config"
+    for problem in problems(model):
+        yield fact("shape_problem", path, code=problem.code, detail=f"{problem.field}: {problem.detail}")
+    flops = forward_flops_per_token(model, case.sequence_length or 1, True)
+    layer = (flops.linears + flops.attention) / model.layers
+    yield fact(
+        "model",
+        path,
+        name=model.name or model.family,
+        layers=model.layers,
+        hidden=model.hidden,
+        heads=model.heads,
+        kv_heads=model.kv_heads,
+        head_dim=model.head_dim,
+        ffn=model.ffn,
+        vocabulary=model.vocabulary,
+        experts=model.moe.experts if model.moe else None,
+        top_k=model.moe.top_k if model.moe else None,
+        parameters=parameters(model),
+        layer_kinds=len({moe for _, _, moe in layer_runs(model)}),
+        ends_share_ppm=round(1e6 * flops.head / layer) if layer else 0,
+    )
+
+
+def _workload(case: Case) -> Iterator[Fact]:
+    stated = case.loaded.stated.workload
+    if stated is None:
+        return
+    tokens = case.global_batch * case.sequence_length if case.global_batch and case.sequence_length else None
+    yield fact(
+        "workload",
+        "/workload",
+        sequence_length=case.sequence_length,
+        global_batch_sequences=case.global_batch,
+        global_batch_tokens=tokens,
+        batch_remainder_tokens=case.batch_remainder_tokens or None,
+        optimizer=stated.optimizer.name if stated.optimizer else None,
+        optimizer_known=case.workload is not None or None,
+        attention=stated.attention,
+        dynamic_shapes=stated.dynamic_shapes,
+        document_mask=stated.packing.document_mask if stated.packing else None,
+        loss_scaling=stated.loss_scaling,
+        dropout_ppm=in_field_unit(stated.dropout, "dropout_ppm") if stated.dropout is not None else None,
+    )
+    for role in ("parameters", "gradients", "master", "moments", "communication"):
+        dtype = getattr(stated.precision, role) if stated.precision else None
+        if dtype is not None:
+            yield fact("precision", f"/workload/precision/{role}", role=role, dtype=dtype)
+
+
+def _cluster(case: Case) -> Iterator[Fact]:
+    described, stated = case.described, case.loaded.stated.cluster
+    if stated is None:
+        return
+    nodes = described.nodes
+    inner = [link for link in described.links if link.tier != "fabric"]
+    counts = [node.count for node in nodes if node.count is not None]
+    yield fact(
+        "cluster",
+        "/cluster",
+        devices=described.devices,
+        nodes=sum(counts) if nodes and len(counts) == len(nodes) else None,
+        devices_per_node=nodes[0].devices if nodes else None,
+        device_types=len({node.device for node in nodes if node.device}) or None,
+        island=inner[0].span if inner else None,
+        connected=None if described.parts is None else described.parts == 1,
+        parts=described.parts,
+        bare_count=not nodes and described.bare_devices is not None,
+    )
+    for node in nodes:
+        if node.count is not None and node.devices is not None and node.device is not None:
+            yield fact(
+                "node_type",
+                node.path,
+                name=node.name,
+                count=node.count,
+                devices=node.devices,
+                device=node.device,
+                memory_bytes=round(node.memory.value) if node.memory else None,
+                memory_grade=node.memory.grade.value if node.memory else None,
+                nics=node.nics[0] if node.nics else None,
+                nic_bandwidth_bytes_per_s=round(node.nics[1].value) if node.nics else None,
+            )
+    for k, link in enumerate(described.links):
+        before = described.links[k - 1] if k else None
+        faster = None
+        if before is not None and before.bandwidth is not None and link.bandwidth is not None:
+            faster = link.bandwidth.value > before.bandwidth.value
+        yield fact(
+            "link",
+            link.path,
+            name=link.name,
+            tier=link.tier,
+            medium=link.medium,
+            bandwidth_bytes_per_s=round(link.bandwidth.value) if link.bandwidth else None,
+            latency_ns=in_field_unit(link.latency.value, "latency_ns") if link.latency else None,
+            span=link.span,
+            grade=link.bandwidth.grade.value if link.bandwidth else None,
+            nics=link.nics,
+            nic_bandwidth_bytes_per_s=round(link.nic_bandwidth.value) if link.nic_bandwidth else None,
+            faster_than_inner=faster,
+        )
+    topology = described.topology
+    if topology is not None:
+        yield fact(
+            "topology_file",
+            topology.path,
+            devices=topology.devices,
+            node_devices=nodes[0].devices if nodes else None,
+            islands=topology.islands,
+            largest_island=topology.largest_island,
+            gaps=topology.gaps,
+        )
+    contention = stated.contention
+    if isinstance(contention, str):
+        yield fact("contention", "/cluster/contention", stated="none")
+    elif contention is not None:
+        share = in_field_unit(contention.share.value, "share_ppm") if contention.share else None
+        yield fact(
+            "contention", "/cluster/contention", stated="shared", share_ppm=share, changing=contention.changing
+        )
+
+
+def _profile(case: Case) -> Iterator[Fact]:
+    stated, profile = case.loaded.stated.profile, case.profile
+    if stated is None:
+        return
+    if isinstance(stated, str) or profile is None:
+        if isinstance(stated, str):
+            yield fact("profile", "/profile", stated="none")
+        return
+    layers = case.model.layers if case.model else None
+    yield fact(
+        "profile",
+        "/profile",
+        stated="file",
+        rows=len(profile.rows),
+        grade=case.profile_quantity.grade.value if case.profile_quantity else None,
+        memory_method=stated.memory,
+        layers=profile.layers,
+        model_layers=layers,
+        usable=None if layers is None else profile.layers == layers,
+    )
+    for first, second in profile.contradictions:
+        yield fact(
+            "profile_contradiction",
+            "/profile/file",
+            line=first.line,
+            other_line=second.line,
+            what=f"layers {first.first}-{first.last} on {first.mesh}, microbatch {first.microbatch}",
+        )
+    yield from _profile_totals(profile)
+    yield from _profile_parameters(profile)
+
+
+def _profile_totals(profile: MeasuredProfile) -> Iterator[Fact]:
+    """Stated totals against sums over single-layer rows, by (mesh, microbatch)."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for k, row in enumerate(profile.rows):
+        if row.layers == 1:
+            groups.setdefault((row.mesh.tensor, row.microbatch), []).append(k)
+    for quantity in ("memory", "time"):
+        found = []
+        for (tensor, microbatch), members in groups.items():
+            rows = [profile.rows[k] for k in members]
+            totals: set[float | None]
+            parts: list[float | None]
+            if quantity == "memory":
+                totals, parts, scale = {row.total_memory for row in rows}, [row.memory for row in rows], 1.0
+            else:
+                totals, parts, scale = {row.total_time for row in rows}, [row.time for row in rows], 1e9
+            total = next(iter(totals))
+            if len(totals) != 1 or total is None or any(part is None for part in parts):
+                continue
+            sum_ = round(scale * sum(part for part in parts if part is not None))
+            found.append((tensor, microbatch, round(scale * total), sum_))
+        same = len(found) > 1 and len({stated for _, _, stated, _ in found}) == 1
+        for tensor, microbatch, stated, sum_ in found:
+            yield fact(
+                "profile_total",
+                "/profile/file",
+                quantity=quantity,
+                tensor=tensor,
+                microbatch=microbatch,
+                stated=stated,
+                sum=sum_,
+                deviation_ppm=round(1e6 * abs(stated - sum_) / sum_) if sum_ else 0,
+                same_everywhere=same,
+            )
+
+
+def _profile_parameters(profile: MeasuredProfile) -> Iterator[Fact]:
+    by_layer: dict[int, dict[int, int]] = {}
+    for row in profile.rows:
+        if row.layers == 1 and row.parameters is not None:
+            by_layer.setdefault(row.first, {}).setdefault(row.mesh.tensor, row.parameters)
+    for layer, by_tensor in sorted(by_layer.items()):
+        low, high = min(by_tensor), max(by_tensor)
+        if low != high:
+            yield fact(
+                "profile_parameters",
+                "/profile/file",
+                layer=layer,
+                tensor_low=low,
+                tensor_high=high,
+                same=by_tensor[low] == by_tensor[high],
+            )
+
+
+def _claims(case: Case) -> Iterator[Fact]:
+    heading = case.loaded.stated.proposal
+    pipelined = any(plan.pipeline > 1 for plan in case.plans)
+    for k, claim in enumerate(case.loaded.stated.claims or []):
+        yield _claim(claim, f"/claims/{k}", heading.scaling if heading else None, pipelined)
+
+
+def _claim(claim: Claim, path: str, scaling: str | None, pipelined: bool) -> Fact:
+    baseline = claim.baseline
+    value = claim.value
+    return fact(
+        "claim",
+        path,
+        text=claim.text or claim.metric or "",
+        metric=claim.metric,
+        value_ppm=round(1e6 * value) if value is not None and abs(value) < 1e12 else None,
+        scaling=claim.scaling,
+        proposal_scaling=scaling,
+        baseline=baseline.system if baseline else None,
+        baseline_inter_operator=baseline.inter_operator if baseline else None,
+        pipelined=pipelined,
+        source=claim.source,
+    )

@@ -1,0 +1,288 @@
+"""Facts about one plan that need no price: degrees, batch arithmetic, what must divide, coverage, groups and links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import isqrt
+
+from ..cluster import reach, strides
+from ..plan import DEFAULT_ORDER, Mesh, Plan, Schedule
+from ..proposal import Case, PlanCase, StatedStage
+from ..proposal.schema import PlanChoice
+from .fact import Fact
+from .from_case import fact
+
+
+def plan_case(plan: Plan, path: str = "") -> PlanCase:
+    """A plan that the search made, in the shape of a stated one, so that the same facts and rules judge both."""
+    stages = tuple(
+        StatedStage(s.first, s.last, s.mesh, s.mesh.devices, s.embedding, s.head, s.recompute, s.layouts, path)
+        for s in plan.stages
+    )
+    choice = PlanChoice.model_construct(
+        microbatch=plan.microbatch, accumulation=None, schedule=plan.schedule.value, interleave=plan.interleave,
+        recompute=plan.recompute.value, zero=plan.zero, sequence_parallel=plan.sequence_parallel, order=list(plan.order),
+        uniform=None, stages=None, changes=None, origin=None, name=plan.name, role=plan.role.value,
+    )  # fmt: skip
+    return PlanCase(
+        plan.name, plan.role, path, choice, plan.mesh, plan.pipeline, None if plan.uniform else stages, plan.accumulation, plan
+    )
+
+
+def plan_facts(case: Case, plan: PlanCase, *, found: bool = False) -> list[Fact]:
+    """Every fact of one plan that does not need memory or time."""
+    facts = [_plan(case, plan, found), *_batch(case, plan), *_divisions(case, plan), *_stages(case, plan)]
+    facts += [*_groups(case, plan), *_schedule(plan)]
+    order = plan.stated.order
+    if order is not None and not found:
+        degrees = _degrees(plan)
+        needed = {axis for axis, degree in degrees.items() if degree > 1 and axis != "expert"}
+        listed = [axis for axis in order if axis != "expert"]
+        complete = needed <= set(listed) and len(listed) == len(set(listed))
+        facts.append(fact("order", f"{plan.path}/order", plan=plan.name, complete=complete, text=", ".join(order)))
+    for item, value in (plan.stated.changes or {}).items():
+        facts.append(
+            fact("change", f"{plan.path}/changes/{item}", plan=plan.name, item=item, value=str(value)[:200])
+        )
+    return facts
+
+
+def _degrees(plan: PlanCase) -> dict[str, int]:
+    mesh = plan.mesh
+    return {
+        "data": mesh.data,
+        "tensor": mesh.tensor,
+        "pipeline": plan.pipeline,
+        "context": mesh.context,
+        "expert": mesh.expert,
+    }
+
+
+def _devices(plan: PlanCase) -> int:
+    if plan.stages is not None:
+        return sum(stage.devices or stage.mesh.devices for stage in plan.stages)
+    return plan.mesh.devices * plan.pipeline
+
+
+def _plan(case: Case, plan: PlanCase, found: bool) -> Fact:
+    stated, stages = plan.stated, plan.stages
+    devices, there = _devices(plan), case.described.devices
+    even = stages is None or (len({s.last - s.first for s in stages}) == 1 and len({s.mesh for s in stages}) == 1)
+    origin = stated.origin
+    return fact(
+        "plan",
+        plan.path,
+        plan=plan.name,
+        role=plan.role.value,
+        form="uniform" if stages is None else "stages",
+        **_degrees(plan),
+        expert_tensor=plan.mesh.expert_tensor,
+        devices=devices,
+        cluster_devices=there,
+        idle=None if there is None else there - devices,
+        schedule=stated.schedule if plan.pipeline > 1 else None,
+        interleave=stated.interleave or 1,
+        microbatch=stated.microbatch,
+        accumulation=plan.accumulation,
+        recompute=stated.recompute or "none",
+        zero=stated.zero or 0,
+        sequence_parallel=bool(stated.sequence_parallel),
+        even=even,
+        planner=origin.planner if origin else None,
+        planner_objective=origin.objective if origin else None,
+        found=found,
+    )
+
+
+def _batch(case: Case, plan: PlanCase) -> Iterator[Fact]:
+    microbatch, data = plan.stated.microbatch, plan.mesh.data
+    if case.global_batch is None or microbatch is None:
+        return
+    derived, remainder = divmod(case.global_batch, microbatch * data)
+    stated = plan.stated.accumulation
+    path = f"{plan.path}/accumulation" if stated is not None else f"{plan.path}/microbatch"
+    yield fact(
+        "batch",
+        path,
+        plan=plan.name,
+        global_batch_sequences=case.global_batch,
+        microbatch=microbatch,
+        data=data,
+        derived=derived,
+        remainder_sequences=remainder,
+        stated=stated,
+        agrees=None if stated is None else stated == derived and remainder == 0,
+    )
+
+
+def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
+    model = case.model
+    degrees_path = f"{plan.path}/uniform" if plan.stages is None else plan.path
+
+    def division(of: str, total: int, axis: str, parts: int, where: str | None = None) -> Fact:
+        at = where or (f"{degrees_path}/{axis}" if plan.stages is None else degrees_path)
+        below, above = _fitting(total, parts) if total % parts else (None, None)
+        return fact(
+            "division",
+            at,
+            plan=plan.name,
+            of=of,
+            total=total,
+            axis=axis,
+            parts=parts,
+            remainder=total % parts,
+            multiple=parts % total == 0,
+            fits_below=below,
+            fits_above=above,
+        )
+
+    if plan.stages is None and plan.pipeline > 1 and model is not None:
+        yield division("layers", model.layers, "pipeline", plan.pipeline)
+    interleave = plan.stated.interleave or 1
+    if interleave > 1 and model is not None:
+        chunks = f"{plan.path}/interleave"
+        if plan.stages is None and model.layers % plan.pipeline == 0:
+            yield division("chunk_layers", model.layers // plan.pipeline, "interleave", interleave, chunks)
+        for stage in plan.stages or ():
+            yield division("chunk_layers", stage.last - stage.first + 1, "interleave", interleave, chunks)
+    meshes: list[tuple[Mesh, str | None]] = [(plan.mesh, None)]
+    if plan.stages is not None:
+        meshes = list(dict.fromkeys((s.mesh, s.path) for s in plan.stages))
+    for mesh, where in meshes:
+        if mesh.tensor > 1 and model is not None:
+            for of, total in (
+                ("heads", model.heads),
+                ("kv_heads", model.kv_heads),
+                ("ffn", model.ffn),
+                ("hidden", model.hidden),
+                ("vocabulary", model.vocabulary),
+            ):
+                if total:
+                    yield division(of, total, "tensor", mesh.tensor, where)
+        if plan.stated.sequence_parallel and mesh.tensor > 1 and case.sequence_length:
+            yield division("sequence", case.sequence_length, "tensor", mesh.tensor * mesh.context, where)
+        if mesh.context > 1 and case.sequence_length:
+            yield division("sequence", case.sequence_length, "context", 2 * mesh.context, where)
+        if mesh.expert > 1:
+            experts = model.moe.experts if model is not None and model.moe else None
+            if experts is not None:
+                yield division("experts", experts, "expert", mesh.expert, where)
+            if mesh.expert_tensor is None:
+                yield division("replicas", mesh.data * mesh.context, "expert", mesh.expert, where)
+            else:
+                grid = mesh.expert * mesh.expert_tensor
+                at = where or f"{degrees_path}/expert"
+                yield division("expert_grid", mesh.devices, "expert x expert_tensor", grid, at)
+
+
+def _fitting(total: int, parts: int) -> tuple[int | None, int | None]:
+    """The divisors of `total` next to `parts`, which divides it not: (the largest below, the smallest above)."""
+    low, high = None, None
+    for small in range(1, isqrt(total) + 1):
+        if total % small == 0:
+            for divisor in (small, total // small):
+                if divisor < parts:
+                    low = max(low or divisor, divisor)
+                else:
+                    high = min(high or divisor, divisor)
+    return low, high
+
+
+def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
+    if plan.stages is None:
+        return
+    layers = case.model.layers if case.model else None
+    held: dict[int, int] = {}
+    for stage in plan.stages:
+        for layer in range(stage.first, min(stage.last, stage.first + 10**5) + 1):
+            held[layer] = held.get(layer, 0) + 1
+    if layers is not None:
+        missing = [layer for layer in range(layers) if layer not in held]
+        repeated = sorted(layer for layer, times in held.items() if times > 1)
+        beyond = sorted(layer for layer in held if layer >= layers)
+        wrong = missing[:1] + repeated[:1] + beyond[:1]
+        yield fact(
+            "coverage",
+            f"{plan.path}/stages",
+            plan=plan.name,
+            model_layers=layers,
+            missing=len(missing),
+            repeated=len(repeated),
+            beyond=len(beyond),
+            first_problem=min(wrong) if wrong else None,
+            embedding_stages=sum(s.embedding for s in plan.stages),
+            head_stages=sum(s.head for s in plan.stages),
+            ordered=all(a.first < b.first for a, b in pairwise(plan.stages)),
+            ends_right=plan.stages[0].embedding and plan.stages[-1].head,
+        )
+    microbatch = plan.stated.microbatch
+    for k, stage in enumerate(plan.stages):
+        remainder = (microbatch * plan.mesh.data) % stage.mesh.data if microbatch is not None else None
+        yield fact(
+            "stage",
+            stage.path,
+            plan=plan.name,
+            stage=k,
+            layers=stage.last - stage.first + 1,
+            devices=stage.devices,
+            mesh_devices=stage.mesh.devices,
+            agrees=None if stage.devices is None else stage.devices == stage.mesh.devices,
+            data=stage.mesh.data,
+            tensor=stage.mesh.tensor,
+            microbatch_remainder=remainder,
+        )
+
+
+def _groups(case: Case, plan: PlanCase) -> Iterator[Fact]:
+    cluster = case.cluster
+    if cluster is None:
+        return
+    order = tuple(plan.stated.order) if plan.stated.order else DEFAULT_ORDER
+    degrees = _degrees(plan)
+    distance = strides(tuple(axis for axis in order if axis != "expert"), degrees)
+    tiers = {link.name: link.tier for link in case.described.links}
+    for axis, size in degrees.items():
+        if size <= 1:
+            continue
+        if axis == "expert":
+            stride = min(distance.get("data", 1), distance.get("context", distance.get("data", 1)))
+        else:
+            stride = distance.get(axis, 1)
+        found = reach(cluster, size, stride)
+        inside = next((members for tier, members in found.members if tier.span <= cluster.island), 1)
+        slowest = found.slowest
+        tier = tiers.get(slowest.name, "island")
+        yield fact(
+            "group",
+            f"{plan.path}/uniform/{axis}" if plan.stages is None else plan.path,
+            plan=plan.name,
+            axis=axis,
+            size=size,
+            stride=stride,
+            island=cluster.island,
+            inside=inside,
+            slowest_link=slowest.name,
+            slowest_tier=tier,
+            crosses_fabric=tier == "fabric",
+        )
+
+
+def _schedule(plan: PlanCase) -> Iterator[Fact]:
+    if plan.pipeline < 2 or plan.accumulation is None or plan.stated.schedule is None:
+        return
+    p, m = plan.pipeline, plan.accumulation
+    v = (plan.stated.interleave or 1) if plan.stated.schedule == Schedule.INTERLEAVED.value else 1
+    # zb_h1 keeps a third of the bubble where forward, backward and weight gradient take equal times.
+    share = (p - 1) / 3 if plan.stated.schedule == Schedule.ZB_H1.value else (p - 1) / v
+    yield fact(
+        "schedule",
+        f"{plan.path}/schedule",
+        plan=plan.name,
+        schedule=plan.stated.schedule,
+        stages=p,
+        interleave=v,
+        microbatches=m,
+        round_remainder=m % p,
+        bubble_ppm=round(1e6 * share / (m + share)),
+    )

@@ -1,0 +1,187 @@
+"""Facts about the memory and time of a priced plan, and about what the search came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..cost import Priced, StageMemory
+from ..cost.memory import fits, headroom_bytes
+from ..plan import Plan
+from ..proposal import Case, MeasuredProfile, PlanCase, ProfileRow
+from ..quantity import Estimate
+from .fact import Fact, in_field_unit
+from .from_case import fact
+
+
+def memory_facts(plan: Plan, path: str, ledger: Sequence[StageMemory]) -> Iterator[Fact]:
+    """One fact a stage, from the memory ledger."""
+    most = max(memory.device.value for memory in ledger)
+    peak = next(memory.stage for memory in ledger if memory.device.value == most)
+    for memory in ledger:
+        stage = plan.stages[memory.stage]
+        headroom = headroom_bytes(memory)
+        yield fact(
+            "memory",
+            path,
+            plan=plan.name,
+            role=plan.role.value,
+            stage=memory.stage,
+            stages=plan.pipeline,
+            first_layer=stage.first,
+            last_layer=stage.last,
+            allocated_bytes=round(memory.allocated.value),
+            reserved_bytes=round(memory.reserved.value),
+            device_bytes=round(memory.device.value),
+            low_bytes=round(memory.allocated.low + memory.context.low),
+            high_bytes=round(memory.device.high),
+            capacity_bytes=memory.capacity_bytes,
+            headroom_bytes=headroom,
+            headroom_ppm=round(1e6 * headroom / memory.capacity_bytes),
+            fits=fits(memory),
+            peak=memory.stage == peak,
+            largest_row=max(memory.rows, key=lambda row: row.bytes).name,
+            in_flight=-(-memory.in_flight.numerator // memory.in_flight.denominator),
+        )
+
+
+def measured_rows(profile: MeasuredProfile, plan: PlanCase, layers: int) -> list[tuple[ProfileRow, ...] | None]:
+    """The profile's rows for each stage of a plan; None where a stage was not measured."""
+    microbatch = plan.stated.microbatch
+    if microbatch is None:
+        return []
+    if plan.stages is not None:
+        bounds = [(s.first, s.last, s.mesh, s.embedding, s.head) for s in plan.stages]
+    elif layers % plan.pipeline == 0:
+        size = layers // plan.pipeline
+        last = plan.pipeline - 1
+        bounds = [(k * size, (k + 1) * size - 1, plan.mesh, k == 0, k == last) for k in range(plan.pipeline)]
+    else:
+        return []
+    first_data = plan.mesh.data
+    return [
+        profile.stage_rows(
+            low, high, mesh, microbatch * first_data // mesh.data or 1, embedding=embedding, head=head
+        )
+        for low, high, mesh, embedding, head in bounds
+    ]
+
+
+def measured_memory_facts(case: Case, plan: PlanCase) -> Iterator[Fact]:
+    """Memory of each stage summed from the proposal's own profile, where all of its layers were measured."""
+    if case.profile is None or case.model is None or case.profile.layers != case.model.layers:
+        return
+    capacity = min((node.memory.value for node in case.described.nodes if node.memory), default=None)
+    if capacity is None:
+        return
+    stages = measured_rows(case.profile, plan, case.model.layers)
+    ends = case.profile.separate_ends
+    for k, rows in enumerate(stages):
+        if rows is None or any(row.memory is None for row in rows):
+            continue
+        total = sum(row.memory for row in rows if row.memory is not None)
+        offset = 1 if ends else 0
+        yield fact(
+            "measured_memory",
+            plan.path,
+            plan=plan.name,
+            role=plan.role.value,
+            stage=k,
+            first_layer=max(0, rows[0].first - offset),
+            last_layer=min(case.model.layers - 1, rows[-1].last - offset),
+            sum_bytes=total,
+            capacity_bytes=round(capacity),
+            excess_bytes=total - round(capacity),
+            rows=len(rows),
+        )
+
+
+def step_fact(priced: Priced, path: str, step: Estimate, mfu: float) -> Fact:
+    """The step time of a plan, with its interval and grade."""
+    ledger = priced.step.ledger
+    seconds = priced.step.seconds
+    return fact(
+        "step",
+        path,
+        plan=priced.plan.name,
+        role=priced.plan.role.value,
+        time_ns=in_field_unit(step.value, "time_ns"),
+        low_ns=in_field_unit(step.low, "low_ns"),
+        high_ns=in_field_unit(step.high, "high_ns"),
+        grade=step.grade.value,
+        grade_rank=step.grade.rank,
+        mfu_ppm=round(1e6 * mfu),
+        bubble_ppm=round(1e6 * max(0.0, ledger.bubble_s) / seconds),
+        exposed_ppm=round(1e6 * ledger.exposed_s / seconds),
+        unmodelled=len(priced.step.unmodelled),
+    )
+
+
+def comparison_fact(plan: Plan, path: str, best: Plan, ratio: Estimate) -> Fact:
+    """A stated plan beside the recommended one. `ratio` is stated over recommended."""
+    if plan.identity == best.identity:
+        relation = "same"
+    elif ratio.low > 1:
+        relation = "slower"
+    elif ratio.high < 1:
+        relation = "faster"
+    else:
+        relation = "tie"
+    return fact(
+        "comparison",
+        path,
+        plan=plan.name,
+        role=plan.role.value,
+        best=best.name,
+        ratio_ppm=round(1e6 * ratio.value),
+        low_ppm=round(1e6 * ratio.low),
+        high_ppm=round(1e6 * ratio.high),
+        relation=relation,
+        slower_ppm=max(0, round(1e6 * (ratio.value - 1))),
+    )
+
+
+def result_fact(
+    candidates: int, best: Priced | None, step: Estimate | None, same_as: str | None, run_steps: int | None, *, uneven: bool
+) -> Fact:
+    """What the search came to."""
+    if best is None or step is None:
+        return fact("result", "/plans", outcome="empty", candidates=candidates, uneven_priced=uneven)
+    stages = best.plan.stages
+    even = len({stage.layers for stage in stages}) == 1 and best.plan.same_meshes
+    return fact(
+        "result",
+        "/plans",
+        outcome="found",
+        plan=best.plan.name,
+        even=even,
+        candidates=candidates,
+        uneven_priced=uneven,
+        same_as=same_as,
+        run_seconds_s=round(step.value * run_steps) if run_steps else None,
+        grade=step.grade.value,
+        grade_rank=step.grade.rank,
+    )
+
+
+def amortisation_fact(
+    best: Plan, against: Plan, saved_s: float, devices: int, cost_device_seconds: int | None, run_steps: int | None
+) -> Fact:
+    """Whether planning pays: its cost against the device time saved a step, over the run."""
+    per_step = saved_s * devices
+    break_even = None
+    if cost_device_seconds is not None and per_step > 0:
+        break_even = -(-cost_device_seconds // per_step)
+    pays = None
+    if cost_device_seconds is not None and run_steps is not None:
+        pays = per_step > 0 and per_step * run_steps > cost_device_seconds
+    return fact(
+        "amortisation",
+        "/planning_cost",
+        plan=best.name,
+        against=against.name,
+        cost_device_seconds=cost_device_seconds,
+        saved_per_step_us=round(1e6 * per_step),
+        break_even_steps=None if break_even is None else min(2**62, int(break_even)),
+        run_steps=run_steps,
+        pays=pays,
+    )
