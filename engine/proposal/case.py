@@ -176,6 +176,13 @@ class Case:
     contradictions: tuple[Contradiction, ...]
     files: tuple[InputFile, ...]
 
+    @property
+    def framework(self) -> str | None:
+        """The training framework that the proposal names, lower case."""
+        heading = self.loaded.stated.proposal
+        named = heading.framework.name if heading and heading.framework else None
+        return named.lower() if named else None
+
     def plan_named(self, name: str) -> PlanCase | None:
         """The stated plan of that name."""
         return next((plan for plan in self.plans if plan.name == name), None)

@@ -75,6 +75,7 @@ class ProfileRow:
 
     @property
     def layers(self) -> int:
+        """How many layers the row measured together."""
         return self.last - self.first + 1
 
     @property

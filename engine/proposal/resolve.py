@@ -144,4 +144,4 @@ def _layouts(stated: str | Layouts | None, collect: Collector) -> Layouts | None
             "what the framework and the team can run, or the word all",
         )
         return None
-    return Layouts() if isinstance(stated, str) else stated
+    return Layouts.model_construct() if isinstance(stated, str) else stated

@@ -464,7 +464,8 @@ class ClusterResolver:
             if not fabrics:
                 return None
             slowest = min(fabrics, key=lambda link: link.bandwidth.value if link.bandwidth else 0.0)
-            assert slowest.bandwidth is not None and slowest.latency is not None
+            assert slowest.bandwidth is not None
+            assert slowest.latency is not None
             tiers.append(Tier(slowest.name, slowest.medium, devices, slowest.bandwidth, slowest.latency, slowest.path))
         if devices == 1:
             device = self.sheets[0][1].device

@@ -92,7 +92,10 @@ def _from_shapes(shape: TransformerShape, sequence_length: int | None, collect: 
 
 def _filled(shape: TransformerShape, sequence_length: int | None, collect: Collector) -> Transformer | None:
     path = "/model/transformer"
-    assert shape.layers and shape.hidden and shape.heads and shape.vocabulary
+    assert shape.layers
+    assert shape.hidden
+    assert shape.heads
+    assert shape.vocabulary
     family = shape.family or "gpt"
     if shape.family is None:
         collect.assume("model.family", f"{path}/family", "gpt", "documented default of a transformer description")
@@ -115,7 +118,8 @@ def _filled(shape: TransformerShape, sequence_length: int | None, collect: Colle
         positions = choose("positions", None, sequence_length)
     moe = None
     if shape.moe is not None:
-        assert shape.moe.experts and shape.moe.top_k
+        assert shape.moe.experts
+        assert shape.moe.top_k
         ffn = shape.moe.ffn or choose("moe.ffn", None, shape.ffn or 0)
         shared = shape.moe.shared_experts or 0
         moe = MixtureOfExperts(
@@ -133,7 +137,10 @@ def _filled(shape: TransformerShape, sequence_length: int | None, collect: Colle
     latent = None
     if shape.mla is not None:
         mla = shape.mla
-        assert mla.kv_rank and mla.rope_head_dim and mla.nope_head_dim and mla.value_head_dim
+        assert mla.kv_rank
+        assert mla.rope_head_dim
+        assert mla.nope_head_dim
+        assert mla.value_head_dim
         latent = LatentAttention(mla.kv_rank, mla.q_rank, mla.rope_head_dim, mla.nope_head_dim, mla.value_head_dim)
     return Transformer(
         layers=shape.layers,
@@ -226,7 +233,9 @@ def _precision(stated: WorkloadChoice, collect: Collector) -> Precision | None:
         collect.lacks("precision", f"/workload/precision/{name}", f"'workload.precision.{name}'", how)
     if gaps:
         return None
-    assert roles.parameters and roles.gradients and roles.moments
+    assert roles.parameters
+    assert roles.gradients
+    assert roles.moments
     master = None if roles.master in (None, "none") else roles.master
     return Precision(roles.parameters, roles.gradients, master, roles.moments, roles.communication)
 

@@ -37,12 +37,13 @@ class Section(BaseModel):
         if not isinstance(raw, dict):
             expected = ", ".join(cls.keys()[:6])
             raise problem("mapping", f"expected a mapping with keys such as {expected}, found {_kind(raw)}")
+        known = cls.keys()
         for key in raw:
-            if key not in cls.keys():
-                near = difflib.get_close_matches(str(key), cls.keys(), n=1, cutoff=0.6)
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.6)
                 hint = f" (did you mean '{near[0]}'?)" if near else ""
                 raise problem(
-                    "unknown_key", f"unknown key '{key}'{hint}; allowed here: {', '.join(cls.keys())}", key=key
+                    "unknown_key", f"unknown key '{key}'{hint}; allowed here: {', '.join(known)}", key=key
                 )
         return raw
 

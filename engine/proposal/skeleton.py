@@ -92,7 +92,9 @@ def read_model(path: str | Path, proposal: Path) -> ModelFile:
     """The `config.json` at `path`, and how a proposal at `proposal` refers to it. InputError where it is none."""
     raw = read_file(path, str(path))
     document = parse_document(raw, str(path))
-    found = hf_config.read(document.data, document.place)
+    data = document.data
+    assert isinstance(data, dict)  # a document is a mapping: the reader refuses all else
+    found = hf_config.read(data, document.place)
     folder = os.path.realpath(proposal.absolute().parent)
     reference: str | None = os.path.relpath(os.path.realpath(path), folder).replace(os.sep, "/")
     try:
@@ -281,8 +283,8 @@ def _plans(given: Given) -> Iterator[str]:
     island = given.node.links[0].island if given.node and given.node.links else 1
     found = reference_plan(devices, given.sequences, model, island)
     if found is None:
-        yield f"  # No data x tensor x pipeline over {devices} devices divides {given.global_batch} and this model: use fewer devices,"
-        yield f"  # or a batch that is a multiple of {devices}."
+        yield f"  # No data x tensor x pipeline over {devices} devices divides {given.global_batch} and this model:"
+        yield f"  # use fewer devices, or a batch that is a multiple of {devices}."
         yield f"  # - {{name: reference, role: reference, uniform: {{data: {devices}}}, {rest.format(zero=3)}}}"
         return
     mesh, pipeline = found
@@ -304,10 +306,12 @@ def _shapes(model: Transformer) -> dict[str, object]:
     found["biases"] = model.attention_bias and model.output_bias and model.mlp_bias
     if model.moe is not None:
         moe = model.moe
-        found["moe"] = {"experts": moe.experts, "top_k": moe.top_k, "ffn": moe.ffn, "every": moe.every}
-        found["moe"] |= {"first_dense": moe.first_dense} if moe.first_dense else {}
+        routed = {"experts": moe.experts, "top_k": moe.top_k, "ffn": moe.ffn, "every": moe.every}
+        if moe.first_dense:
+            routed["first_dense"] = moe.first_dense
         if moe.shared_experts:
-            found["moe"] |= {"shared_experts": moe.shared_experts, "shared_ffn": moe.shared_ffn}
+            routed |= {"shared_experts": moe.shared_experts, "shared_ffn": moe.shared_ffn}
+        found["moe"] = routed
     if model.latent is not None:
         names = ("kv_rank", "q_rank", "rope_head_dim", "nope_head_dim", "value_head_dim")
         values = {name: getattr(model.latent, name) for name in names}
