@@ -1,0 +1,251 @@
+"""Seconds of collectives and of messages between stages, on the tiers that a group really crosses.
+
+Vocabulary: *operation* is all_reduce, all_gather, reduce_scatter or all_to_all; a *level* is a tier with the number of
+units that meet on it, so a group of 16 on two islands of 8 has levels 8 and 2; *bus bandwidth* is what one device moves
+a second. `size` is bytes of one device: the buffer of an all-reduce and of an all-to-all, the whole result of an
+all-gather, the whole input of a reduce-scatter. NICs shared by the devices of a node are shared in the tier's bandwidth
+already. Nothing here knows plans or models.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from math import exp, log, log2, sqrt
+from typing import NamedTuple
+
+from ..cluster.cluster import Cluster, Collective, Tier, reach
+from ..hardware import CollectiveCurve, NodeLink
+from .factors import NOMINAL, Constant, Factors, load_constants
+
+_MIB = 2**20
+
+
+class Spent(NamedTuple):
+    """Seconds, and how they fall on tiers by name; the parts add up to the whole."""
+
+    seconds: float
+    tiers: tuple[tuple[str, float], ...] = ()
+
+    def scaled(self, factor: float) -> Spent:
+        """`factor` times as much of everything."""
+        return Spent(self.seconds * factor, tuple((name, part * factor) for name, part in self.tiers))
+
+
+FREE = Spent(0.0)
+
+
+class Level(NamedTuple):
+    """`units` meet on `tier`, each with `inside` members of the group; `rate` is a device's bus bandwidth on it."""
+
+    tier: Tier
+    units: int
+    inside: int
+    rate: float
+    latency: float
+    curves: Mapping[str, CollectiveCurve]
+    scale: float
+
+
+def bus_factor(operation: str, ranks: int) -> float:
+    """Bytes that a device sends for each byte of `size`: 2 (n - 1) / n for an all-reduce, (n - 1) / n for the others.
+
+    Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH"; nccl-tests,
+    PERFORMANCE.md.
+    """
+    return (2.0 if operation == "all_reduce" else 1.0) * (ranks - 1) / ranks
+
+
+class Network:
+    """The cluster's tiers as a cost of communication, under one set of factors. Keeps what it has worked out of each
+    group.
+    """
+
+    def __init__(self, cluster: Cluster, factors: Factors = NOMINAL, constants: Mapping[str, Constant] | None = None) -> None:
+        self.cluster = cluster
+        known = load_constants() if constants is None else constants
+        self._shares = {False: known["link_share"].value, True: known["fabric_share"].value}
+        self._startup = known["collective_startup"].value * factors.latency
+        self._root = known["collective_root"].value
+        self._latency = factors.latency
+        self._bandwidth = dict(factors.bandwidth)
+        self._trust = factors.measured
+        self._links = {link.island: link for link in cluster.nodes[0].sheet.links}
+        self._node = cluster.devices_per_node
+        self._groups: dict[tuple[int, int], tuple[Level, ...]] = {}
+        self._measured: dict[tuple[str, int, int], Collective] = {}
+        for one in cluster.collectives:
+            nodes = one.nodes if one.nodes is not None else -(-one.ranks // self._node)
+            self._measured[_operation(one.operation), one.ranks, nodes] = one
+
+    def levels(self, ranks: int, stride: int) -> tuple[Level, ...]:
+        """The levels of a group of `ranks` devices, `stride` apart, innermost first."""
+        found = self._groups.get((ranks, stride))
+        if found is None:
+            inside, rows = 1, []
+            for tier, members in reach(self.cluster, ranks, stride).members:
+                if (units := -(-members // inside)) > 1:
+                    rows.append(self._level(tier, units, inside))
+                inside = members
+            found = self._groups[ranks, stride] = tuple(rows)
+        return found
+
+    def _level(self, tier: Tier, units: int, inside: int) -> Level:
+        factor = self._bandwidth.get(tier.name, 1.0)
+        between_nodes = tier.span > self._node
+        link = None if between_nodes else self._links.get(tier.span)
+        rate = tier.bandwidth.value
+        if link is not None and link.rings:
+            # The tier may state what the proposer measured; a stated ring of the sheet never adds to it.
+            rate = min(rate, link.ring(units).value)
+        curves, scale = _curves(link, units, tier, factor) if inside == 1 else ({}, 1.0)
+        return Level(
+            tier,
+            units,
+            inside,
+            rate * self._shares[between_nodes] * factor,
+            tier.latency.value * self._latency,
+            curves,
+            scale,
+        )
+
+    def collective(self, operation: str, size: float, ranks: int, stride: int) -> Spent:
+        """Seconds of one collective of a group, nothing hidden.
+
+        A measured curve of this cluster where one fits the operation, the ranks and the nodes; otherwise the quicker of
+        two ways, as libraries choose: level by level (reduce-scatter inwards, all-reduce of the shards on the outermost
+        level, all-gather back), or one ring through all levels at the rate of the narrowest.
+        """
+        if ranks <= 1 or size <= 0:
+            return FREE
+        levels = self.levels(ranks, stride)
+        slowest = levels[-1].tier
+        measured = self._measured.get((operation, ranks, self._nodes(ranks, stride)))
+        if measured is not None:
+            return self._interpolated(measured, operation, size, levels)
+        if len(levels) == 1:
+            seconds = self._flat(operation, size, levels[0])
+            return Spent(seconds, ((slowest.name, seconds),))
+        if operation == "all_to_all":
+            return self._exchange(size, ranks, levels)
+        by_level = self._by_level(operation, size, levels)
+        ring = self._ring(operation, size, ranks, levels)
+        return by_level if by_level.seconds <= ring.seconds else ring
+
+    def send(self, size: float, tier: Tier) -> Spent:
+        """Seconds of one message from a device to one other over `tier`: latency, bytes over bandwidth, ramp."""
+        between_nodes = tier.span > self._node
+        rate = tier.bandwidth.value * self._shares[between_nodes] * self._bandwidth.get(tier.name, 1.0)
+        if not between_nodes and (link := self._links.get(tier.span)) is not None and link.rings:
+            rate = min(rate, link.ring(2).value * self._shares[False] * self._bandwidth.get(tier.name, 1.0))
+        seconds = self._startup + tier.latency.value * self._latency + size / rate + self._ramp(size)
+        return Spent(seconds, ((tier.name, seconds),))
+
+    def tier_between(self, first: int, last: int) -> Tier:
+        """The innermost tier with devices `first` to `last` in one unit; the outermost where none has."""
+        for tier in self.cluster.tiers:
+            if first // tier.span == last // tier.span:
+                return tier
+        return self.cluster.tiers[-1]
+
+    def _ramp(self, size: float) -> float:
+        return self._root * sqrt(size / _MIB)
+
+    def _flat(self, operation: str, size: float, level: Level) -> float:
+        """One level alone: startup + steps x latency + bytes / bus bandwidth + ramp; rings, and a tree for small
+        all-reduces.
+
+        Ring: n - 1 steps, twice that for an all-reduce. Double binary tree (Sanders, Speck and Träff 2009): 2 log2 n
+        steps and 2 x size. All-to-all: log2 n steps' worth of latency, as sends overlap.
+        """
+        n = level.units
+        curve = level.curves.get(operation)
+        if curve is not None:
+            rate = curve.bus_bandwidth.value * level.scale
+            ramp = curve.root_term.value * sqrt(size / _MIB)
+            return curve.latency.value * self._latency + bus_factor(operation, n) * size / rate + ramp
+        wire = bus_factor(operation, n) * size / level.rate
+        steps = log2(n) if operation == "all_to_all" else n - 1
+        if operation != "all_reduce":
+            return self._startup + steps * level.latency + wire + self._ramp(size)
+        ring = 2 * steps * level.latency + wire
+        tree = 2 * log2(n) * level.latency + 2 * size / level.rate
+        return self._startup + min(ring, tree) + self._ramp(size)
+
+    def _by_level(self, operation: str, size: float, levels: tuple[Level, ...]) -> Spent:
+        parts: list[tuple[str, float]] = []
+        there = size
+        for level in levels[:-1]:
+            seconds = 0.0
+            if operation in ("all_reduce", "reduce_scatter"):
+                seconds += self._flat("reduce_scatter", there, level)
+            if operation in ("all_reduce", "all_gather"):
+                seconds += self._flat("all_gather", there, level)
+            parts.append((level.tier.name, seconds))
+            there /= level.units
+        parts.append((levels[-1].tier.name, self._flat(operation, there, levels[-1])))
+        return Spent(sum(seconds for _, seconds in parts), tuple(parts))
+
+    def _ring(self, operation: str, size: float, ranks: int, levels: tuple[Level, ...]) -> Spent:
+        """One pipelined ring: the members inside a unit share what crosses it, so a level carries `inside` devices'
+        rates.
+        """
+        narrowest = min(levels, key=lambda level: level.rate * level.inside)
+        rounds = 2 if operation == "all_reduce" else 1
+        latency = rounds * sum((level.units - 1) * level.latency for level in levels)
+        wire = bus_factor(operation, ranks) * size / (narrowest.rate * narrowest.inside)
+        seconds = self._startup + latency + wire + self._ramp(size)
+        return Spent(seconds, ((narrowest.tier.name, seconds),))
+
+    def _exchange(self, size: float, ranks: int, levels: tuple[Level, ...]) -> Spent:
+        """All-to-all over several levels: each level carries what its units have for one another, all at the same
+        time.
+        """
+        slowest, longest = levels[0].tier.name, 0.0
+        for level in levels:
+            share = level.inside * (level.units - 1) / ranks
+            seconds = log2(level.units) * level.latency + share * size / level.rate
+            if seconds > longest:
+                slowest, longest = level.tier.name, seconds
+        seconds = self._startup + longest + self._ramp(size)
+        return Spent(seconds, ((slowest, seconds),))
+
+    def _nodes(self, ranks: int, stride: int) -> int:
+        inside = min(ranks, max(1, -(-self._node // stride)))
+        return -(-ranks // inside)
+
+    def _interpolated(self, curve: Collective, operation: str, size: float, levels: tuple[Level, ...]) -> Spent:
+        """Log-log between measured sizes; beyond them the curve's end scaled as the formula scales from there."""
+        rows = curve.rows
+        at = bisect_right(rows, (size, float("inf")))
+        if at == 0 or at == len(rows):
+            edge, seconds = rows[0] if at == 0 else rows[-1]
+            scale = sum(self._flat(operation, size, level) for level in levels)
+            seconds *= scale / sum(self._flat(operation, float(edge), level) for level in levels)
+        else:
+            (small, quick), (large, slow) = rows[at - 1], rows[at]
+            share = log(size / small) / log(large / small)
+            seconds = exp(log(quick) + share * log(slow / quick))
+        seconds /= self._trust
+        return Spent(seconds, ((levels[-1].tier.name, seconds),))
+
+    def measured(self, operation: str, ranks: int, stride: int) -> Collective | None:
+        """The measured curve that prices this collective, if there is one."""
+        return self._measured.get((operation, ranks, self._nodes(ranks, stride)))
+
+
+def _curves(link: NodeLink | None, devices: int, tier: Tier, factor: float) -> tuple[Mapping[str, CollectiveCurve], float]:
+    """The sheet's curves for exactly `devices`, and what to scale their bandwidth by where the tier states another
+    rate.
+    """
+    if link is None:
+        return {}, 1.0
+    rows = {curve.operation: curve for curve in link.collectives if curve.devices == devices}
+    return rows, factor * tier.bandwidth.value / link.bandwidth.value
+
+
+def _operation(name: str) -> str:
+    """`AllReduce`, `all-reduce` and `all_reduce` are one."""
+    plain = name.lower().replace("-", "").replace("_", "").removesuffix("perf")
+    known = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
+    return known.get(plain, "all_to_all" if plain == "alltoall" else name)

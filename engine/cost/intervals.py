@@ -1,0 +1,254 @@
+"""How sure a step time is: a fixed set of draws of what plans share, and what the model itself leaves open.
+
+Vocabulary: a *draw* is one set of factors, the same for every plan; the *residual* is what the model gets wrong with
+all its parameters right. The interval of a step spreads over draws and residual; the interval of a ratio of two steps
+takes both under the same draw, so what they share cancels and a smaller residual remains. Nothing is random: the draws
+are a fixed low-discrepancy sequence, the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import exp, hypot, log
+from typing import Literal
+
+from ..cluster.cluster import Cluster, Tier
+from ..hardware import DeviceSheet, Ranged
+from ..model import Attention, Transformer, Workload
+from ..plan import Plan
+from ..quantity import Decider, Dimension, Estimate, Grade
+from .factors import NOMINAL, Constant, Factors, load_constants
+from .step import StepTime, TimeModel
+
+Outcome = Literal["win", "tie", "loss"]
+
+#: 5-95 % range of a tier's bandwidth by the grade of its figure, relative: a vendor's figure is rarely passed, an
+#: assumption may be half wrong. What a collective then reaches of it is the constants' own range.
+GRADE_RANGE: dict[Grade, tuple[float, float]] = {
+    Grade.MEASURED: (0.95, 1.05),
+    Grade.PUBLISHED: (0.90, 1.10),
+    Grade.VENDOR: (0.80, 1.05),
+    Grade.ESTIMATED: (0.70, 1.20),
+    Grade.ASSUMED: (0.50, 1.25),
+}
+
+DRAWS = 48
+
+#: log(u / (1 - u)) at the ends of a 10-90 % and of a 5-95 % range.
+_AT_10, _AT_5 = log(9.0), log(19.0)
+
+
+def _spread(low: float, high: float, at: float) -> Callable[[float], float]:
+    """Quantile function of a two-sided log-logistic around 1, `low` and `high` being its quantiles at -`at` and
+    `at`.
+    """
+    below, above = -log(low) / at, log(high) / at
+
+    def quantile(u: float) -> float:
+        z = log(u / (1 - u))
+        return exp(z * (above if z > 0 else below))
+
+    return quantile
+
+
+def _relative(ranges: Sequence[Ranged | Constant]) -> Callable[[float], float]:
+    """The widest of the ranges, each relative to its value, as 10-90 % quantiles."""
+    low = min(one.low / one.value for one in ranges)
+    high = max(one.high / one.value for one in ranges)
+    return _spread(low, high, _AT_10)
+
+
+def _tier(tier: Tier, share: Constant) -> Callable[[float], float]:
+    """The grade's range and the share's, independent of one another: half-widths add in quadrature, in logarithms,
+    at 5-95 %.
+    """
+    low, high = GRADE_RANGE[tier.bandwidth.grade]
+    scale = _AT_5 / _AT_10
+    below = hypot(log(low), scale * log(share.low / share.value))
+    above = hypot(log(high), scale * log(share.high / share.value))
+    return _spread(exp(-below), exp(above), _AT_5)
+
+
+def _sequence(dimensions: int, n: int) -> list[list[float]]:
+    """`n` points that fill the cube from 0.02 to 0.98 evenly: the additive recurrence on powers of the golden ratio for
+    it.
+
+    Roberts 2018, "The Unreasonable Effectiveness of Quasirandom Sequences": the ratio solves x^(d + 1) = x + 1.
+    """
+    ratio = 2.0
+    for _ in range(60):
+        ratio = (1 + ratio) ** (1 / (dimensions + 1))
+    steps = [ratio ** -(k + 1) for k in range(dimensions)]
+    return [[min(max((0.5 + (i + 1) * step) % 1.0, 0.02), 0.98) for step in steps] for i in range(n)]
+
+
+def draws(
+    cluster: Cluster, n: int = DRAWS, *, flash: bool = True, constants: Mapping[str, Constant] | None = None
+) -> tuple[Factors, ...]:
+    """`n` draws of the factors over the ranges that the cluster's data sheets, grades and the constants state.
+
+    Efficiencies of several device types move together, over the widest of their ranges. `flash`: which attention
+    kernel's range counts.
+    """
+    known = load_constants() if constants is None else constants
+    sheets: list[DeviceSheet] = list({group.device.name: group.device for group in cluster.nodes}.values())
+    rates = [sheet.efficiency for sheet in sheets]
+    quantiles = {
+        "gemm": _relative([one.gemm for one in rates]),
+        "attention": _relative([one.attention_flash if flash else one.attention_unfused for one in rates]),
+        "memory": _relative([one.memory for one in rates]),
+        "launch": _relative([sheet.launch for sheet in sheets]),
+        "latency": _relative([known["collective_startup"]]),
+        "overlap": _relative([known["prefetch_overlap"]]),
+        "measured": _spread(*GRADE_RANGE[Grade.MEASURED], _AT_5),
+    }
+    inside, between = known["link_share"], known["fabric_share"]
+    tiers = [_tier(tier, between if tier.span > cluster.devices_per_node else inside) for tier in cluster.tiers]
+    overlap = known["gradient_overlap"]
+    result = []
+    for point in _sequence(len(quantiles) + len(tiers) + 1, n):
+        drawn = {name: quantile(u) for (name, quantile), u in zip(quantiles.items(), point, strict=False)}
+        rest = point[len(quantiles) : -1]
+        bandwidth = tuple((tier.name, quantile(u)) for tier, quantile, u in zip(cluster.tiers, tiers, rest, strict=True))
+        hidden = overlap.low + point[-1] * (overlap.high - overlap.low)
+        result.append(replace(NOMINAL, **drawn, gradient_overlap=hidden, bandwidth=bandwidth))
+    return tuple(result)
+
+
+class Uncertainty:
+    """Intervals of one model, workload and cluster: the nominal time model and one for each draw, all with what they
+    keep.
+    """
+
+    def __init__(
+        self, model: Transformer, workload: Workload, cluster: Cluster, n: int = DRAWS, nominal: TimeModel | None = None
+    ) -> None:
+        self.nominal = nominal or TimeModel(model, workload, cluster)
+        constants = self.nominal.constants
+        flash = workload.attention is not Attention.UNFUSED
+        chosen = draws(cluster, n, flash=flash, constants=constants)
+        self.models = [TimeModel(model, workload, cluster, factors, constants) for factors in chosen]
+        if workload.attention is None:
+            # Not stated: the other kernel under its own draws, so that the interval spans both.
+            other = replace(workload, attention=Attention.UNFUSED)
+            chosen = draws(cluster, n, flash=False, constants=constants)
+            self.models += [TimeModel(model, other, cluster, factors, constants) for factors in chosen]
+        self._drawn: dict[object, tuple[float, ...]] = {}
+
+    def drawn(self, plan: Plan) -> tuple[float, ...]:
+        """Seconds of `plan` by closed form, relative to the nominal ones, under each draw."""
+        found = self._drawn.get(plan.identity)
+        if found is None:
+            nominal = self.nominal.seconds(plan)
+            found = self._drawn[plan.identity] = tuple(one.seconds(plan) / nominal for one in self.models)
+        return found
+
+    def interval(self, plan: Plan, step: StepTime | None = None, *, exceptional: bool = False) -> Estimate:
+        """The step time with its 90 % interval; `step` is the simulated one where it is known already.
+
+        `exceptional`: there is a reason, beside those of `exceptions`, to be less sure of this plan than of others.
+        """
+        step = step or self.nominal.simulated(plan)
+        low, high = _ends(self.drawn(plan))
+        residual, least = self._residual(plan, exceptional)
+        below, above = hypot(log(low), log1(residual)), hypot(log(high), log1(residual))
+        below, above = max(below, log1(least)), max(above, log1(least))
+        seconds = step.seconds
+        return Estimate(seconds, seconds * exp(-below), seconds * exp(above), Dimension.TIME, Grade.ESTIMATED, step.deciders)
+
+    def ratio(self, plan: Plan, other: Plan, steps: tuple[StepTime, StepTime] | None = None) -> Estimate:
+        """`plan`'s step time over `other`'s, with its 90 % interval under common draws.
+
+        What a draw moves in both alike is gone from it. The residual is that of the difference of two layouts, smaller
+        where they differ in little, larger where one of them is a named exception and the other is not.
+        """
+        first, second = steps or (self.nominal.simulated(plan), self.nominal.simulated(other))
+        value = first.seconds / second.seconds
+        if plan.identity == other.identity:
+            return Estimate(value, value, value, Dimension.FRACTION, Grade.ESTIMATED, first.deciders)
+        low, high = _ends(tuple(a / b for a, b in zip(self.drawn(plan), self.drawn(other), strict=True)))
+        known = self.nominal.constants
+        name = "residual_ratio_alike" if _shape(plan) == _shape(other) else "residual_ratio"
+        if bool(self.exceptions(plan)) != bool(self.exceptions(other)):
+            name = "residual_exception"
+        residual = log1(known[name].value)
+        return Estimate(
+            value,
+            value * exp(-hypot(log(low), residual)),
+            value * exp(hypot(log(high), residual)),
+            Dimension.FRACTION,
+            Grade.ESTIMATED,
+            _union(first.deciders, second.deciders),
+        )
+
+    def exceptions(self, plan: Plan) -> tuple[str, ...]:
+        """Why the model is less sure of this plan than of others on the cluster; empty for an ordinary one."""
+        rows = []
+        if self.nominal.misaligned(plan):
+            rows.append("a tensor-parallel width is no multiple of 64")
+        if self.nominal.tensor_between_nodes(plan):
+            rows.append("a tensor-parallel group spans nodes and its collective was not measured")
+        return tuple(rows)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether some device of the cluster has no measured run behind its efficiencies."""
+        return any(group.device.efficiency.gemm.grade is Grade.ASSUMED for group in self.nominal.cluster.nodes)
+
+    def _residual(self, plan: Plan, exceptional: bool) -> tuple[float, float]:
+        """(the residual's half-width, the least half-width of the whole)."""
+        known = self.nominal.constants
+        exceptional = exceptional or bool(self.exceptions(plan)) or self.nominal.model.moe is not None
+        name = "residual_exception" if exceptional else "residual_family"
+        return known[name].value, known["residual_new"].value if self.unseen else 0.0
+
+
+def log1(relative: float) -> float:
+    """A relative half-width as one in logarithms."""
+    return log(1 + relative)
+
+
+def outcome(ratio: Estimate) -> Outcome:
+    """What a ratio of step times says of its first plan: `win` below 1, `loss` above, `tie` where its interval holds
+    1.
+    """
+    return "win" if ratio.high < 1 else "loss" if ratio.low > 1 else "tie"
+
+
+def _ends(values: tuple[float, ...]) -> tuple[float, float]:
+    """The 5 % and 95 % quantiles, never on one side of 1: the nominal value is inside its interval.
+
+    Linear between order statistics at (k - 1/2) / n.
+    """
+    ordered = sorted(values)
+
+    def quantile(share: float) -> float:
+        at = min(max(share * len(ordered) - 0.5, 0.0), len(ordered) - 1.0)
+        k = int(at)
+        return ordered[k] + (at - k) * (ordered[min(k + 1, len(ordered) - 1)] - ordered[k])
+
+    # A ratio's draws may all lie off its nominal value; the interval then reaches from there to them.
+    return min(1.0, quantile(0.05)), max(1.0, quantile(0.95))
+
+
+def _shape(plan: Plan) -> tuple[object, ...]:
+    """What decides how kernels and the pipeline run, whatever shards the states."""
+    meshes = tuple((s.mesh.tensor, s.mesh.context, s.mesh.expert, s.mesh.expert_tensor) for s in plan.stages)
+    recompute = tuple(plan.recompute_of(k) for k in range(plan.pipeline))
+    return meshes, recompute, plan.microbatch, plan.schedule, plan.interleave, plan.sequence_parallel
+
+
+def _union(first: tuple[Decider, ...], second: tuple[Decider, ...]) -> tuple[Decider, ...]:
+    names = {decider.name for decider in first}
+    return first + tuple(decider for decider in second if decider.name not in names)
+
+
+def interval(plan: Plan, model: Transformer, workload: Workload, cluster: Cluster) -> Estimate:
+    """The step time of one plan with its interval. For many plans keep an `Uncertainty`."""
+    return Uncertainty(model, workload, cluster).interval(plan)
+
+
+def ratio(plan: Plan, other: Plan, model: Transformer, workload: Workload, cluster: Cluster) -> Estimate:
+    """The ratio of two plans' step times with its interval. For many pairs keep an `Uncertainty`."""
+    return Uncertainty(model, workload, cluster).ratio(plan, other)

@@ -1,0 +1,422 @@
+"""Seconds of one microbatch on one stage: computation, the collectives inside the stage, recomputation; and its end of
+a step.
+
+Vocabulary: a *term* names what seconds are spent on; *exposed* communication is what computation does not hide. A stage
+is priced by its kind (layers, mesh, what it holds, how it recomputes), never by its place, so equal stages are priced
+once. Nothing here knows schedules or other stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..model import DTYPE_BYTES, Transformer, Workload
+from ..plan import Mesh, Recompute, Stage
+from .activations import element_bytes, expert_tokens
+from .collectives import FREE, Network, Spent
+from .compute import (
+    LayerWork,
+    Rates,
+    Work,
+    embedding_work,
+    head_work,
+    layer_work,
+    optimizer_seconds,
+)
+from .factors import Constant, Factors
+from .simulation import Durations
+from .states import expert_tensor, padded_vocabulary, rank_parameters, shard_groups
+
+#: What the seconds of a stage are spent on, in the order of `StageCost.terms`.
+STAGE_TERMS = (
+    "gemm", "attention", "memory", "launch", "tensor", "context", "expert", "gather", "recompute", "ends",
+)  # fmt: skip
+
+
+class Layout(NamedTuple):
+    """How a stage's groups lie on the cluster: sizes and strides, in devices."""
+
+    tensor: tuple[int, int]
+    context: tuple[int, int]
+    expert: tuple[int, int]
+    expert_tensor: tuple[int, int]
+    #: Where dense parameters and routed experts are replicated or sharded.
+    data: tuple[int, int]
+    expert_data: tuple[int, int]
+
+
+def layout(mesh: Mesh, strides: Mapping[str, int]) -> Layout:
+    """The groups of `mesh` with axes `strides` apart. The expert group divides data x context, from the inner one
+    outwards.
+
+    Under an expert-tensor degree below the tensor degree it takes in the rest of the tensor group first.
+    """
+    t, inner = mesh.tensor, expert_tensor(mesh)
+    replicas = [(size, strides[axis]) for axis, size in (("context", mesh.context), ("data", mesh.data)) if size > 1]
+    stride = min((step for _, step in replicas), default=mesh.tensor)
+    dense, experts = shard_groups(mesh)
+    expert_stride = strides["tensor"] * inner if inner < t else stride
+    return Layout(
+        tensor=(t, strides["tensor"]),
+        context=(mesh.context, strides["context"]),
+        expert=(mesh.expert, expert_stride),
+        expert_tensor=(inner, strides["tensor"]),
+        data=(dense, stride),
+        expert_data=(experts, expert_stride * mesh.expert),
+    )
+
+
+class StageCost(NamedTuple):
+    """One microbatch on one stage, and what the stage adds to the end of a step.
+
+    `backward` is without `weight`, the weight gradients, for which nothing waits; recomputation is in `backward`.
+    `terms` are those of `STAGE_TERMS` and add up to `durations.total`. `tiers`: communication by tier, exposed or not,
+    of one microbatch.
+    """
+
+    durations: Durations
+    terms: tuple[float, ...]
+    compute: float
+    tiers: tuple[tuple[str, float], ...]
+    #: Outside the pipeline, once a step: exposed gradient synchronisation, and the optimizer.
+    sync: float
+    sync_tiers: tuple[tuple[str, float], ...]
+    optimizer: float
+    #: What must be said of the estimate: dtype stand-ins.
+    instead: str
+
+
+class LayerCost(NamedTuple):
+    """One layer and microbatch, communication included."""
+
+    durations: Durations
+    terms: tuple[float, ...]
+    compute: float
+    tiers: tuple[tuple[str, float], ...]
+
+
+class StagePricer:
+    """Prices stages of one model and workload on one network; `constants` are those of `factors`."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        workload: Workload,
+        network: Network,
+        constants: Mapping[str, Constant],
+        factors: Factors,
+    ) -> None:
+        self.model, self.workload, self.network = model, workload, network
+        self._prefetch = min(1.0, constants["prefetch_overlap"].value * factors.overlap)
+        share = factors.gradient_overlap
+        self._gradient = constants["gradient_overlap"].value if share is None else share
+        self._ring = min(1.0, constants["ring_overlap"].value * factors.overlap)
+        self._unfused = constants["unfused_optimizer"].value
+        precision = workload.precision
+        self._wire_gradient = DTYPE_BYTES[precision.communication or precision.gradients]
+        self._wire_parameter = DTYPE_BYTES[precision.parameters]
+        self._works: dict[tuple[object, ...], LayerWork] = {}
+        self._layers: dict[tuple[object, ...], LayerCost] = {}
+        self._end_costs: dict[tuple[object, ...], list[LayerCost]] = {}
+        self._after: dict[tuple[object, ...], tuple[Spent, Spent, float]] = {}
+
+    def price(
+        self, stage: Stage, moe: int, groups: Layout, sequences: int, recompute: Recompute, zero: int,
+        sequence_parallel: bool, rates: Rates,
+    ) -> StageCost:  # fmt: skip
+        """`stage` with `moe` MoE layers among its own, `sequences` a microbatch on each replica."""
+        mesh = stage.mesh
+        parts: list[tuple[int, LayerCost]] = [
+            (count, self.layer(mesh, groups, sequences, recompute, zero, sequence_parallel, kind, rates))
+            for count, kind in ((stage.layers - moe, False), (moe, True))
+            if count
+        ]
+        parts += [(1, end) for end in self._ends(stage, groups, sequences, zero, sequence_parallel, rates)]
+        forward = backward = weight = compute = 0.0
+        terms = [0.0] * len(STAGE_TERMS)
+        tiers: dict[str, float] = {}
+        for count, part in parts:
+            forward += count * part.durations.forward
+            backward += count * part.durations.backward
+            weight += count * part.durations.weight
+            compute += count * part.compute
+            for k, seconds in enumerate(part.terms):
+                terms[k] += count * seconds
+            for name, seconds in part.tiers:
+                tiers[name] = tiers.get(name, 0.0) + count * seconds
+        durations = Durations(forward, backward, weight)
+        sync, optimizer = self._end_of_step(stage, moe, groups, zero, durations, rates)
+        return StageCost(
+            durations, tuple(terms), compute, tuple(tiers.items()), sync.seconds, sync.tiers, optimizer, rates.instead
+        )
+
+    def layer(
+        self, mesh: Mesh, groups: Layout, sequences: int, recompute: Recompute, zero: int, sequence_parallel: bool,
+        moe: bool, rates: Rates,
+    ) -> LayerCost:  # fmt: skip
+        """One layer and microbatch. Stages that differ in their ends alone share it."""
+        key = (mesh, groups, sequences, recompute, max(1, zero), sequence_parallel, moe, rates)
+        found = self._layers.get(key)
+        if found is None:
+            found = self._layers[key] = self._layer(mesh, groups, sequences, recompute, zero, sequence_parallel, moe, rates)
+        return found
+
+    def _layer(
+        self, mesh: Mesh, groups: Layout, sequences: int, recompute: Recompute, zero: int, sequence_parallel: bool,
+        moe: bool, rates: Rates,
+    ) -> LayerCost:  # fmt: skip
+        """What a pass cannot hide is added to it; the host's launches are a floor under each pass.
+
+        Recomputation runs the forward pass again, collectives included (full), or the attention core (selective;
+        Korthikanti et al. 2022, arXiv 2205.05198). ZeRO 3 gathers a layer's parameters before each of its passes and
+        scatters its gradients after the second, ZeRO 2 scatters gradients (Rajbhandari et al. 2020, arXiv 1910.02054),
+        hidden under the pass.
+        """
+        shape = (mesh, sequences, sequence_parallel, moe, rates)
+        work = self._works.get(shape)
+        if work is None:
+            work = self._works[shape] = layer_work(self.model, self.workload, mesh, sequences, sequence_parallel, moe, rates)
+        split = sequence_parallel and mesh.tensor > 1
+        tensor = self._tensor(mesh, groups, sequences, split, moe)
+        expert = self._expert(mesh, groups, sequences) if moe else FREE
+        exchange = self._exchange(mesh, groups, sequences)
+        core, core_back = work.forward.attention, work.backward.attention
+        context = exchange.seconds - min(exchange.seconds, self._ring * core)
+        # Keys and values go round again in the backward pass, and their gradients with them.
+        context_back = 2 * exchange.seconds - min(2 * exchange.seconds, self._ring * core_back)
+        between = tensor.seconds + expert.seconds
+
+        ahead = work.forward.seconds + between + context
+        ahead_launch = max(0.0, work.forward.kernels * rates.launch - ahead)
+        ahead += ahead_launch
+        again = ahead if recompute is Recompute.FULL else 0.0
+        if recompute is Recompute.SELECTIVE:
+            again = max(work.core.seconds, work.core.kernels * rates.launch)
+        back = work.backward.seconds + between + context_back
+        back_launch = max(0.0, work.backward.kernels * rates.launch - back)
+        weight_launch = max(0.0, work.weight.kernels * rates.launch - work.weight.seconds)
+        weight = work.weight.seconds + weight_launch
+
+        gathered, scattered = self._sharded(mesh, groups, zero, moe)
+        hidden = self._prefetch
+        gather = max(0.0, gathered.seconds - hidden * ahead)
+        behind = gathered.seconds + scattered.seconds
+        gather_back = max(0.0, behind - hidden * (back + back_launch + again + weight))
+        durations = Durations(ahead + gather, back + back_launch + again + gather_back, weight)
+        terms = (
+            work.forward.gemm + work.backward.gemm + work.weight.gemm,
+            core + core_back,
+            work.forward.memory + work.backward.memory + work.weight.memory,
+            ahead_launch + back_launch + weight_launch,
+            2 * tensor.seconds,
+            context + context_back,
+            2 * expert.seconds,
+            gather + gather_back,
+            again,
+            0.0,
+        )
+        passes = 3 if recompute is Recompute.FULL else 2
+        tiers = _tiers(tensor.scaled(passes), expert.scaled(passes), exchange.scaled(passes + 1), gathered.scaled(2), scattered)
+        repeated = work.forward.seconds if recompute is Recompute.FULL else again
+        compute = work.forward.seconds + work.backward.seconds + work.weight.seconds + repeated
+        return LayerCost(durations, terms, compute, tiers)
+
+    def _activation(self, mesh: Mesh, sequences: int) -> float:
+        """Bytes of one microbatch's residual stream on a rank, not divided by tensor parallelism."""
+        here = self.workload.sequence_length * sequences / mesh.context
+        return here * self.model.hidden * element_bytes(self.workload)
+
+    def _tensor(self, mesh: Mesh, groups: Layout, sequences: int, split: bool, moe: bool) -> Spent:
+        """Tensor-parallel collectives of one pass, forward or backward: two all-reduces of the activations of a layer.
+
+        Shoeybi et al. 2019 (arXiv 1909.08053), section 3; with sequence parallelism an all-gather and a reduce-scatter
+        each, the same bytes (Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2). A routed MLP gathers and
+        scatters its pairs.
+        """
+        if mesh.tensor <= 1:
+            return FREE
+        size = self._activation(mesh, sequences)
+        if split:
+            once = _add(
+                self.network.collective("all_gather", size, *groups.tensor),
+                self.network.collective("reduce_scatter", size, *groups.tensor),
+            )
+        else:
+            once = self.network.collective("all_reduce", size, *groups.tensor)
+        if not moe or self.model.moe is None:
+            return once.scaled(2)
+        routed = FREE
+        if groups.expert_tensor[0] > 1:
+            here = int(self.workload.sequence_length * sequences / mesh.context)
+            pairs = expert_tokens(self.model, mesh, here) * self.model.hidden * element_bytes(self.workload)
+            routed = _add(
+                self.network.collective("all_gather", pairs, *groups.expert_tensor),
+                self.network.collective("reduce_scatter", pairs, *groups.expert_tensor),
+            )
+        shared = once if self.model.moe.shared_experts else FREE
+        return _add(once, routed, shared)
+
+    def _expert(self, mesh: Mesh, groups: Layout, sequences: int) -> Spent:
+        """Dispatch and combine of one pass: two all-to-alls of top_k x tokens of a rank (Lepikhin et al. 2020, arXiv
+        2006.16668).
+        """
+        here = int(self.workload.sequence_length * sequences / mesh.context)
+        pairs = expert_tokens(self.model, mesh, here) / expert_tensor(mesh)
+        size = pairs * self.model.hidden * element_bytes(self.workload)
+        return self.network.collective("all_to_all", size, *groups.expert).scaled(2)
+
+    def _exchange(self, mesh: Mesh, groups: Layout, sequences: int) -> Spent:
+        """Keys and values of a rank once round the context group, forward (Liu et al. 2023, Ring Attention, arXiv
+        2310.01889).
+
+        The bytes that an all-gather of them moves, in as many steps.
+        """
+        if mesh.context <= 1:
+            return FREE
+        model = self.model
+        tokens = self.workload.sequence_length * sequences
+        if model.latent is not None:
+            width = -(-model.heads // mesh.tensor) * (
+                model.latent.rope_head_dim + model.latent.nope_head_dim + model.latent.value_head_dim
+            )
+        else:
+            width = 2 * max(1, -(-model.kv_heads // mesh.tensor)) * model.head_dim
+        size = tokens * width * element_bytes(self.workload)
+        return self.network.collective("all_gather", size, *groups.context)
+
+    def _sharded(self, mesh: Mesh, groups: Layout, zero: int, moe: bool) -> tuple[Spent, Spent]:
+        """(gather before a pass, scatter after the backward pass) of one layer and microbatch under ZeRO 2 and 3."""
+        if zero < 2:
+            return FREE, FREE
+        layer = rank_parameters(self.model, Stage(*self._one_layer(moe), mesh), self.model.vocabulary)
+        gathered = scattered = FREE
+        for count, group in ((layer.dense, groups.data), (layer.experts, groups.expert_data)):
+            scattered = _add(scattered, self.network.collective("reduce_scatter", count * self._wire_gradient, *group))
+            if zero == 3:
+                gathered = _add(gathered, self.network.collective("all_gather", count * self._wire_parameter, *group))
+        return gathered, scattered
+
+    def _one_layer(self, moe: bool) -> tuple[int, int]:
+        """A layer that is, or is not, an MoE layer, as (first, last)."""
+        experts = self.model.moe
+        if experts is None:
+            return 0, 0
+        layer = experts.first_dense + experts.every - 1 if moe else 0 if experts.first_dense else experts.first_dense
+        return layer, layer
+
+    def _ends(
+        self, stage: Stage, groups: Layout, sequences: int, zero: int, sequence_parallel: bool, rates: Rates
+    ) -> list[LayerCost]:
+        """The embedding and the head of `stage`, with the tensor-parallel collective that each has either way."""
+        if not (stage.embedding or stage.head):
+            return []
+        key = (stage.mesh, groups, sequences, zero == 3, sequence_parallel, stage.embedding, stage.head, rates)
+        found = self._end_costs.get(key)
+        if found is None:
+            mesh = stage.mesh
+            split = sequence_parallel and mesh.tensor > 1
+            size = self._activation(mesh, sequences) if mesh.tensor > 1 else 0.0
+            table = padded_vocabulary(self.model.vocabulary, mesh.tensor)
+            rows: list[tuple[LayerWork, str, str, int]] = []
+            if stage.embedding:
+                work = embedding_work(self.model, self.workload, mesh, sequences, rates)
+                held = table // mesh.tensor * self.model.hidden
+                rows.append((work, *(("reduce_scatter", "all_gather") if split else ("all_reduce", "")), held))
+            if stage.head:
+                work = head_work(self.model, self.workload, mesh, sequences, table, rates)
+                held = 0 if stage.embedding and self.model.tied_embeddings else table // mesh.tensor * self.model.hidden
+                rows.append((work, *(("all_gather", "reduce_scatter") if split else ("", "all_reduce")), held))
+            found = self._end_costs[key] = [
+                self._end(work, groups, ahead, back, size, held if zero == 3 else 0, rates) for work, ahead, back, held in rows
+            ]
+        return found
+
+    def _end(self, work: LayerWork, groups: Layout, ahead: str, back: str, size: float, sharded: int, rates: Rates) -> LayerCost:
+        """One end. `sharded`: its parameters that ZeRO 3 gathers once and scatters the gradients of (it stays
+        between passes).
+        """
+        forth = self.network.collective(ahead, size, *groups.tensor) if ahead else FREE
+        home = self.network.collective(back, size, *groups.tensor) if back else FREE
+        gathered = self.network.collective("all_gather", sharded * self._wire_parameter, *groups.data)
+        scattered = self.network.collective("reduce_scatter", sharded * self._wire_gradient, *groups.data)
+        ends = [_floor(one, rates) for one in (work.forward, work.backward, work.weight)]
+        gather = max(0.0, gathered.seconds - self._prefetch * ends[0])
+        gather_back = max(0.0, scattered.seconds - self._prefetch * (ends[1] + ends[2]))
+        terms = (0.0,) * 4 + (forth.seconds + home.seconds, 0.0, 0.0, gather + gather_back, 0.0, sum(ends))
+        durations = Durations(ends[0] + forth.seconds + gather, ends[1] + home.seconds + gather_back, ends[2])
+        compute = work.forward.seconds + work.backward.seconds + work.weight.seconds
+        return LayerCost(durations, terms, compute, _tiers(forth, home, gathered, scattered))
+
+    def _end_of_step(
+        self, stage: Stage, moe: int, groups: Layout, zero: int, once: Durations, rates: Rates
+    ) -> tuple[Spent, float]:
+        """(exposed synchronisation, optimizer) of the stage after its last backward pass.
+
+        Hidden under a stated share of one microbatch's pass, but never the last bucket, taken as a layer's share (Li et
+        al. 2020, arXiv 2006.15704).
+        """
+        key = (stage.layers, moe, stage.mesh, groups, stage.embedding, stage.head, zero, rates)
+        found = self._after.get(key)
+        if found is None:
+            found = self._after[key] = self._synchronisation(stage, groups, zero, rates)
+        back, home, optimizer = found
+        passes = ((back, once.backward + once.weight), (home, once.forward))
+        left = [_exposed(spent, self._gradient * window, max(1, stage.layers)) for spent, window in passes]
+        return _add(*left), optimizer
+
+    def _synchronisation(self, stage: Stage, groups: Layout, zero: int, rates: Rates) -> tuple[Spent, Spent, float]:
+        """(gradients, new parameters, optimizer) of a stage, once a step, nothing hidden.
+
+        ZeRO 0: all-reduce of gradients. ZeRO 1: reduce-scatter, and all-gather of the new parameters under the next
+        forward pass; ZeRO 2 has scattered before, ZeRO 3 has no more to send.
+        """
+        count = rank_parameters(self.model, stage, padded_vocabulary(self.model.vocabulary, stage.mesh.tensor))
+        back = home = FREE
+        owned = 0.0
+        for number, group in ((count.dense, groups.data), (count.experts, groups.expert_data)):
+            owned += number / group[0] if zero else number
+            gradients, parameters = number * self._wire_gradient, number * self._wire_parameter
+            if zero == 0:
+                back = _add(back, self.network.collective("all_reduce", gradients, *group))
+            elif zero == 1:
+                back = _add(back, self.network.collective("reduce_scatter", gradients, *group))
+            if zero in (1, 2):
+                home = _add(home, self.network.collective("all_gather", parameters, *group))
+        return back, home, optimizer_seconds(self.workload, owned, rates, self._unfused)
+
+    def tied_sync(self, mesh: Mesh, distance: int) -> Spent:
+        """The all-reduce of a tied table's gradient between first and last stage, `distance` devices apart."""
+        table = padded_vocabulary(self.model.vocabulary, mesh.tensor) // mesh.tensor * self.model.hidden
+        return self.network.collective("all_reduce", table * self._wire_gradient, 2, distance)
+
+    def message(self, mesh: Mesh, sequences: int, sequence_parallel: bool) -> float:
+        """Bytes that one device sends to the next stage: the residual stream, its share under sequence parallelism."""
+        size = self._activation(mesh, sequences)
+        return size / mesh.tensor if sequence_parallel else size
+
+
+def _floor(work: Work, rates: Rates) -> float:
+    return max(work.seconds, work.kernels * rates.launch)
+
+
+def _exposed(spent: Spent, window: float, layers: int) -> Spent:
+    if not spent.seconds:
+        return FREE
+    left = max(spent.seconds / layers, spent.seconds - window)
+    return spent.scaled(left / spent.seconds)
+
+
+def _add(*parts: Spent) -> Spent:
+    busy = [part for part in parts if part.seconds]
+    if len(busy) <= 1:
+        return busy[0] if busy else FREE
+    return Spent(sum(part.seconds for part in busy), _tiers(*busy))
+
+
+def _tiers(*parts: Spent) -> tuple[tuple[str, float], ...]:
+    sums: dict[str, float] = {}
+    for part in parts:
+        for name, seconds in part.tiers:
+            sums[name] = sums.get(name, 0.0) + seconds
+    return tuple(sums.items())

@@ -1,0 +1,458 @@
+"""Step time of a plan: its stages, the messages between them, the pipeline's schedule, and what follows it.
+
+Vocabulary: the *pipeline* is everything from the first forward to the last backward pass of a step; what is *outside*
+it is gradient synchronisation that nothing hides and the optimizer. `step_time` uses closed forms and serves ranking;
+`simulated` puts the event simulation in their place and serves reports. `lower_bound` is below both. A `TimeModel`
+prices many plans of one model, workload and cluster and keeps what they share. Knows no memory and no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..cluster.cluster import Cluster
+from ..hardware import DeviceSheet
+from ..model import Transformer, Workload, moe_layers
+from ..plan import Mesh, Plan, Schedule
+from ..quantity import Decider, Dimension, Quantity
+from .collectives import FREE, Network, Spent
+from .compute import ALIGNED, Rates, device_rates
+from .factors import NOMINAL, Constant, Factors, load_constants
+from .memory_terms import local_microbatch
+from .placement import axis_strides, blocks, same_meshes, slowest_device
+from .schedule import closed_form, lower_bound
+from .simulation import Durations, simulate
+from .stage import STAGE_TERMS, Layout, StageCost, StagePricer, layout
+
+#: Names of `StepTime.terms`, in order; their seconds add up to the step.
+TERMS = (*STAGE_TERMS, "pipeline_transfer", "bubble", "gradient_sync", "optimizer")
+
+#: Tasks that are simulated one by one (some 0.2 s); a longer step is continued at its own steady period.
+TASK_LIMIT = 100_000
+
+
+class StageTime(NamedTuple):
+    """One stage: seconds of one microbatch. `communication` is by tier, hidden or not; `backward_s` includes
+    recomputation.
+    """
+
+    forward_s: float
+    backward_s: float
+    compute_s: float
+    communication: tuple[tuple[str, float], ...]
+
+    @property
+    def total_s(self) -> float:
+        """Forward and backward."""
+        return self.forward_s + self.backward_s
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLedger:
+    """A step in the order in which it is spent:
+
+    seconds = first_microbatch_s + (microbatches - 1) x bottleneck_s + exposed_s + optimizer_s
+
+    `bottleneck_s` is the time between two microbatches in the steady state, `first_microbatch_s` the first one with the
+    drain of the pipeline. `exposed_s` is communication after the pipeline. Thereof, inside the first two:
+    `transfer_intra_s` and `transfer_inter_s`, one microbatch's messages both ways inside and between nodes, and
+    `bubble_s`, the seconds that the bottleneck stage idles in the pipeline.
+    """
+
+    first_microbatch_s: float
+    bottleneck_s: float
+    microbatches: int
+    transfer_intra_s: float
+    transfer_inter_s: float
+    exposed_s: float
+    bubble_s: float
+    optimizer_s: float
+
+    @property
+    def seconds(self) -> float:
+        """The whole step."""
+        return self.first_microbatch_s + (self.microbatches - 1) * self.bottleneck_s + self.exposed_s + self.optimizer_s
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """One step. `terms` by name add up to `seconds`: those of a stage are the bottleneck stage's, times the
+    microbatches.
+    """
+
+    seconds: float
+    ledger: TimeLedger
+    stages: tuple[StageTime, ...]
+    bottleneck: int
+    terms: tuple[tuple[str, float], ...]
+    deciders: tuple[Decider, ...]
+    unmodelled: tuple[str, ...]
+    simulated: bool = False
+
+    def term(self, name: str) -> float:
+        """Seconds of one term."""
+        return next(seconds for key, seconds in self.terms if key == name)
+
+
+class Hop(NamedTuple):
+    """A message between neighbours: one way, and whether it leaves the node."""
+
+    seconds: float
+    tier: str
+    between_nodes: bool
+
+
+class _Parts(NamedTuple):
+    """What a plan's step is put together from."""
+
+    costs: list[StageCost]
+    hops: tuple[Hop, ...]
+    wrap: float
+    tied: float
+    tied_tiers: tuple[str, ...]
+
+
+class TimeModel:
+    """Step times of plans for one model, workload and cluster, under one set of factors."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        workload: Workload,
+        cluster: Cluster,
+        factors: Factors = NOMINAL,
+        constants: Mapping[str, Constant] | None = None,
+    ) -> None:
+        self.model, self.workload, self.cluster, self.factors = model, workload, cluster, factors
+        self.constants = load_constants() if constants is None else constants
+        self.network = Network(cluster, factors, self.constants)
+        self.pricer = StagePricer(model, workload, self.network, self.constants, factors)
+        self._rates: dict[str, Rates] = {}
+        self._layouts: dict[tuple[tuple[str, ...], Mesh, int], Layout] = {}
+        self._costs: dict[tuple[object, ...], StageCost] = {}
+        self._times: dict[int, StageTime] = {}
+        self._hops: dict[tuple[object, ...], tuple[tuple[Hop, ...], float]] = {}
+        self._ties: dict[tuple[object, ...], Spent] = {}
+        self._deciders: dict[tuple[object, ...], tuple[Decider, ...]] = {}
+
+    # Parts of a step.
+
+    def costs(self, plan: Plan) -> list[StageCost]:
+        """The cost of each stage, each kind of stage priced once."""
+        result: list[StageCost] = []
+        alike = self.model.moe is None and len(self.cluster.nodes) == 1
+        before, plain = plan.stages[0], False
+        for index, stage in enumerate(plan.stages):
+            middle = not (stage.embedding or stage.head)
+            if (
+                plain and middle and alike
+                and stage.mesh is before.mesh
+                and stage.last - stage.first == before.last - before.first
+                and stage.recompute is before.recompute
+            ):  # fmt: skip
+                result.append(result[-1])
+                continue
+            result.append(self._cost(plan, index))
+            before, plain = stage, middle
+        return result
+
+    def _cost(self, plan: Plan, index: int) -> StageCost:
+        stage = plan.stages[index]
+        recompute = stage.recompute or plan.recompute
+        moe = moe_layers(self.model, stage.first, stage.last) if self.model.moe is not None else 0
+        sheet = slowest_device(plan, index, self.cluster)
+        sequences = local_microbatch(plan, stage)
+        key = (
+            stage.layers, moe, stage.mesh, stage.embedding, stage.head, recompute, sequences, plan.zero,
+            plan.sequence_parallel, plan.order, len(plan.stages), sheet.name,
+        )  # fmt: skip
+        found = self._costs.get(key)
+        if found is None:
+            groups = self.layout(plan, stage.mesh)
+            found = self._costs[key] = self.pricer.price(
+                stage, moe, groups, sequences, recompute, plan.zero, plan.sequence_parallel, self._rate(sheet)
+            )
+        return found
+
+    def layout(self, plan: Plan, mesh: Mesh) -> Layout:
+        """The groups of `mesh` under the plan's order of axes."""
+        key = (plan.order, mesh, len(plan.stages))
+        found = self._layouts.get(key)
+        if found is None:
+            found = self._layouts[key] = layout(mesh, axis_strides(plan, mesh))
+        return found
+
+    def _rate(self, sheet: DeviceSheet) -> Rates:
+        found = self._rates.get(sheet.name)
+        if found is None:
+            misaligned = self.constants["misaligned"].value
+            found = self._rates[sheet.name] = device_rates(sheet, self.workload, self.factors, misaligned)
+        return found
+
+    def hops(self, plan: Plan) -> tuple[tuple[Hop, ...], float]:
+        """(the messages between neighbouring stages, the way from the last stage to the first that chunks take)."""
+        if len(plan.stages) == 1:
+            return (), 0.0
+        if not same_meshes(plan):
+            return self._all_hops(plan)
+        key = (plan.stages[0].mesh, len(plan.stages), plan.order, plan.microbatch, plan.sequence_parallel)
+        found = self._hops.get(key)
+        if found is None:
+            found = self._hops[key] = self._all_hops(plan)
+        return found
+
+    def _all_hops(self, plan: Plan) -> tuple[tuple[Hop, ...], float]:
+        """Each boundary on the innermost tier that holds both stages' devices, at the size of the larger message."""
+        starts, ends = blocks(plan)
+        sizes = [self.pricer.message(stage.mesh, local_microbatch(plan, stage), plan.sequence_parallel) for stage in plan.stages]
+        known: dict[tuple[str, float], Hop] = {}
+
+        def hop(first: int, last: int, size: float) -> Hop:
+            tier = self.network.tier_between(first, last - 1)
+            found = known.get((tier.name, size))
+            if found is None:
+                between = tier.span > self.cluster.devices_per_node
+                found = known[tier.name, size] = Hop(self.network.send(size, tier).seconds, tier.name, between)
+            return found
+
+        p = len(plan.stages)
+        rows = tuple(hop(starts[k], ends[k + 1], max(sizes[k], sizes[k + 1])) for k in range(p - 1))
+        return rows, hop(starts[0], ends[-1], max(sizes[0], sizes[-1])).seconds
+
+    def _parts(self, plan: Plan) -> _Parts:
+        hops, wrap = self.hops(plan)
+        tied = self._tied(plan) if self.model.tied_embeddings and len(plan.stages) > 1 else FREE
+        return _Parts(self.costs(plan), hops, wrap, tied.seconds, tuple(name for name, _ in tied.tiers))
+
+    def _tied(self, plan: Plan) -> Spent:
+        """The gradient all-reduce of a tied table that first and last stage both hold."""
+        last = plan.stages[-1]
+        distance = 0 if same_meshes(plan) else blocks(plan)[0][-1]
+        key = (last.mesh, len(plan.stages), plan.order, distance)
+        found = self._ties.get(key)
+        if found is None:
+            found = self._ties[key] = self.pricer.tied_sync(last.mesh, blocks(plan)[0][-1])
+        return found
+
+    # Whole steps.
+
+    def lower_bound(self, plan: Plan) -> float:
+        """Seconds that neither `step_time` nor `simulated` can be below; what follows the pipeline is in it."""
+        costs = self.costs(plan)
+        stages = [cost.durations for cost in costs]
+        transfers = [hop.seconds for hop in self.hops(plan)[0]]
+        pipeline = lower_bound(plan.schedule, stages, plan.accumulation, plan.interleave, transfers)
+        return (pipeline + max([cost.sync + cost.optimizer for cost in costs])) * (1 - 1e-12)
+
+    def seconds(self, plan: Plan) -> float:
+        """`step_time(plan).seconds` alone."""
+        parts = self._parts(plan)
+        stages = [cost.durations for cost in parts.costs]
+        transfers = [hop.seconds for hop in parts.hops]
+        form = closed_form(plan.schedule, stages, transfers, plan.accumulation, plan.interleave)
+        last = max(parts.costs, key=_after)
+        return form.seconds + last.sync + parts.tied + last.optimizer
+
+    def step_time(self, plan: Plan) -> StepTime:
+        """The step with the closed form of its schedule."""
+        parts = self._parts(plan)
+        stages = [cost.durations for cost in parts.costs]
+        transfers = [hop.seconds for hop in parts.hops]
+        form = closed_form(plan.schedule, stages, transfers, plan.accumulation, plan.interleave)
+        return self._assemble(plan, parts, form.seconds, form.period, simulated=False)
+
+    def simulated(self, plan: Plan) -> StepTime:
+        """The step with the makespan of the event simulation."""
+        parts = self._parts(plan)
+        stages = [cost.durations for cost in parts.costs]
+        transfers = [hop.seconds for hop in parts.hops]
+        if plan.interleave > 1:
+            transfers.append(parts.wrap)
+        period = closed_form(plan.schedule, stages, transfers[: len(stages) - 1], plan.accumulation, plan.interleave).period
+        seconds, cut = makespan(plan.schedule, stages, transfers, plan.accumulation, plan.interleave)
+        note = (f"microbatches beyond {cut} are continued at the pipeline's steady period",) if cut else ()
+        return self._assemble(plan, parts, seconds, period, simulated=True, notes=note)
+
+    def _assemble(
+        self, plan: Plan, parts: _Parts, pipeline: float, period: float, *, simulated: bool, notes: tuple[str, ...] = ()
+    ) -> StepTime:
+        costs, m = parts.costs, plan.accumulation
+        totals = [cost.durations.total for cost in costs]
+        longest = max(totals)
+        bottleneck = totals.index(longest)
+        # The first microbatch takes at least the longest stage, whatever the rounding of a period over few
+        # microbatches.
+        repeated = min(period, (pipeline - longest) / (m - 1)) if m > 1 else period
+        last = max(costs, key=_after)
+        exposed = last.sync + parts.tied
+        intra = 2 * sum(hop.seconds for hop in parts.hops if not hop.between_nodes)
+        inter = 2 * sum(hop.seconds for hop in parts.hops if hop.between_nodes)
+        idle = pipeline - m * longest
+        ledger = TimeLedger(
+            first_microbatch_s=pipeline - (m - 1) * repeated,
+            bottleneck_s=repeated,
+            microbatches=m,
+            transfer_intra_s=intra,
+            transfer_inter_s=inter,
+            exposed_s=exposed,
+            bubble_s=idle,
+            optimizer_s=last.optimizer,
+        )
+        transfer = min(max(0.0, idle), intra + inter)
+        spent = [m * seconds for seconds in costs[bottleneck].terms]
+        spent += (transfer, idle - transfer, exposed, last.optimizer)
+        return StepTime(
+            seconds=pipeline + exposed + last.optimizer,
+            ledger=ledger,
+            stages=tuple(map(self._stage_time, costs)),
+            bottleneck=bottleneck,
+            terms=tuple(zip(TERMS, spent, strict=True)),
+            deciders=self.deciders(plan, parts, bottleneck),
+            unmodelled=notes + self.unmodelled(plan, costs),
+            simulated=simulated,
+        )
+
+    def _stage_time(self, cost: StageCost) -> StageTime:
+        found = self._times.get(id(cost))
+        if found is None:
+            one = cost.durations
+            found = self._times[id(cost)] = StageTime(one.forward, one.backward + one.weight, cost.compute, cost.tiers)
+        return found
+
+    def deciders(self, plan: Plan, parts: _Parts, bottleneck: int) -> tuple[Decider, ...]:
+        """The quantities that the step rests on: the device's, each tier's that carries something, the model's own
+        shares.
+        """
+        tiers = {name for cost in parts.costs[:1] + parts.costs[-1:] + [parts.costs[bottleneck]] for name, _ in cost.tiers}
+        tiers |= {name for cost in parts.costs for name, _ in cost.sync_tiers}
+        tiers |= {hop.tier for hop in parts.hops} | set(parts.tied_tiers)
+        sheet = slowest_device(plan, bottleneck, self.cluster)
+        terms = dict(zip(STAGE_TERMS, parts.costs[bottleneck].terms, strict=True))
+        sync = any(cost.sync for cost in parts.costs)
+        meshes = tuple(stage.mesh for stage in plan.stages) if self.cluster.collectives else ()
+        key = (
+            sheet.name, frozenset(tiers), terms["launch"] > 0, terms["gather"] > 0, terms["context"] > 0, sync,
+            plan.order, meshes,
+        )  # fmt: skip
+        found = self._deciders.get(key)
+        if found is not None:
+            return found
+        e, dtype = sheet.efficiency, self.workload.precision.compute
+        peak = sheet.peak(dtype) or next((rate for _, rate in sheet.peak_rates), None)
+        flash = self.workload.attention is None or self.workload.attention.value == "flash"
+        rows = [Decider(f"{sheet.name} peak rate ({dtype})", peak)] if peak is not None else []
+        rows += [
+            Decider(f"{sheet.name} share of peak in matrix products", e.gemm.quantity),
+            Decider(
+                f"{sheet.name} share of peak in attention",
+                (e.attention_flash if flash else e.attention_unfused).quantity,
+            ),
+            Decider(f"{sheet.name} memory bandwidth", sheet.memory_bandwidth),
+            Decider(f"{sheet.name} share of memory bandwidth", e.memory.quantity),
+        ]
+        if terms["launch"] > 0:
+            rows.append(Decider(f"{sheet.name} kernel launch", sheet.launch.quantity))
+        for tier in self.cluster.tiers:
+            if tier.name in tiers:
+                rows.append(Decider(f"bandwidth of {tier.name}", tier.bandwidth))
+                share = "fabric_share" if tier.span > self.cluster.devices_per_node else "link_share"
+                rows.append(Decider(f"share of bandwidth on {tier.name}", self._constant(share)))
+        shares = (
+            ("gradient_overlap", sync),
+            ("prefetch_overlap", terms["gather"] > 0),
+            ("ring_overlap", terms["context"] > 0),
+        )
+        rows += [Decider(name.replace("_", " "), self._constant(name)) for name, used in shares if used]
+        rows += self._measured(plan)
+        self._deciders[key] = tuple(rows)
+        return self._deciders[key]
+
+    def _measured(self, plan: Plan) -> list[Decider]:
+        """The measured collectives that price some group of the plan."""
+        rows: dict[str, Decider] = {}
+        if self.cluster.collectives:
+            for mesh in dict.fromkeys(stage.mesh for stage in plan.stages):
+                groups = self.layout(plan, mesh)
+                for operation in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+                    for size, stride in dict.fromkeys(groups):
+                        curve = self.network.measured(operation, size, stride) if size > 1 else None
+                        if curve is not None:
+                            name = f"measured {operation} of {size} devices"
+                            rows[name] = Decider(name, curve.source)
+        return list(rows.values())
+
+    def _constant(self, name: str) -> Quantity:
+        return self.constants[name].quantity(Dimension.FRACTION)
+
+    def unmodelled(self, plan: Plan, costs: list[StageCost]) -> tuple[str, ...]:
+        """What the figure leaves out or had to take for granted, in words."""
+        rows: list[str] = []
+        if self.workload.attention is None:
+            rows.append("attention kernel not stated: priced as fused")
+        rows += [f"no {self.workload.precision.compute} peak rate: priced at {one}" for one in {c.instead for c in costs} if one]
+        if not same_meshes(plan):
+            rows.append("stages of different meshes: the message between them is priced without its redistribution")
+        if any(stage.layouts for stage in plan.stages):
+            rows.append("operator layouts of a stage: priced as the usual tensor-parallel layout")
+        if self.model.moe is not None and self.model.moe.capacity_factor is None:
+            rows.append("uneven load of experts: priced as balanced")
+        if self.workload.dynamic_shapes:
+            rows.append("dynamic shapes: priced at the stated sequence length")
+        if not self.cluster.homogeneous:
+            rows.append("links of mixed node types: priced as those of the first nodes")
+        return tuple(rows)
+
+    def misaligned(self, plan: Plan) -> bool:
+        """Whether a tensor-parallel width on some rank is no multiple of 64: a named exception of the interval."""
+        model = self.model
+        widths = (model.ffn if model.moe is None else model.moe.ffn, model.heads * model.head_dim)
+        return any(width % (stage.mesh.tensor * ALIGNED) != 0 for stage in plan.stages for width in widths)
+
+    def tensor_between_nodes(self, plan: Plan) -> bool:
+        """Whether a tensor-parallel group leaves its node without a measured all-reduce of such a group."""
+        for mesh in {stage.mesh for stage in plan.stages}:
+            size, stride = self.layout(plan, mesh).tensor
+            if size > 1 and self.network.levels(size, stride)[-1].tier.span > self.cluster.devices_per_node:
+                name = "all_gather" if plan.sequence_parallel else "all_reduce"
+                if self.network.measured(name, size, stride) is None:
+                    return True
+        return False
+
+
+def _after(cost: StageCost) -> float:
+    return cost.sync + cost.optimizer
+
+
+def makespan(
+    schedule: Schedule, stages: list[Durations], transfers: list[float], microbatches: int, interleave: int = 1
+) -> tuple[float, int]:
+    """(seconds of the pipeline, the microbatches simulated where not all were, else 0).
+
+    One stage needs no simulation. A step of more than `TASK_LIMIT` tasks is simulated up to a whole number of rounds of
+    the pipeline and continued at the pace of its second half; with so many stages that two rounds are too much, by the
+    closed form from the first microbatch on.
+    """
+    p, m = len(stages), microbatches
+    if p == 1:
+        return m * stages[0].total, 0
+    chunks = interleave if schedule is Schedule.INTERLEAVED else 1
+    each = p * chunks * (3 if schedule is Schedule.ZB_H1 else 2)
+    if each * m <= TASK_LIMIT:
+        return simulate(schedule, stages, transfers, m, interleave).makespan, 0
+    rounds = max(2, TASK_LIMIT // each // p // 2 * 2)
+    cut, half = rounds * p, rounds * p // 2
+    if each * cut > 8 * TASK_LIMIT:
+        return closed_form(schedule, stages, transfers[: p - 1], m, interleave).seconds, 1
+    if cut >= m:
+        return simulate(schedule, stages, transfers, m, interleave).makespan, 0
+    whole = simulate(schedule, stages, transfers, cut, interleave).makespan
+    pace = (whole - simulate(schedule, stages, transfers, half, interleave).makespan) / (cut - half)
+    least = lower_bound(schedule, stages, m, interleave, transfers[: p - 1])
+    return max(whole + (m - cut) * pace, least), cut
+
+
+def step_time(plan: Plan, model: Transformer, workload: Workload, cluster: Cluster, factors: Factors = NOMINAL) -> StepTime:
+    """The step time of one plan by closed form. For many plans keep a `TimeModel`."""
+    return TimeModel(model, workload, cluster, factors).step_time(plan)
