@@ -74,12 +74,12 @@ def expert_tokens(model: Transformer, mesh: Mesh, here: int) -> int:
     Dispatch spreads top_k x tokens over the expert group; under an expert-tensor degree below the tensor degree each
     rank dispatches its share of the sequence. A stated capacity factor sizes the buffers: of top_k x tokens in
     Megatron-LM, and, where tokens are routed in groups, of the tokens themselves (Lepikhin et al. 2020, GShard,
-    arXiv 2006.16668). None: balanced.
+    arXiv 2006.16668). Without one, the busiest rank has `imbalance` times the mean, a factor that the proposal states.
     """
     moe = model.moe
     if moe is None:
         return 0
-    factor = float(moe.top_k)
+    factor = moe.top_k * moe.imbalance
     if moe.capacity_factor is not None:
         factor = moe.capacity_factor if moe.group_size is not None else moe.top_k * moe.capacity_factor
     return int(here * factor * expert_tensor(mesh) / mesh.tensor + 0.5)

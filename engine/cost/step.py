@@ -396,8 +396,9 @@ class TimeModel:
             rows.append("stages of different meshes: the message between them is priced without its redistribution")
         if any(stage.layouts for stage in plan.stages):
             rows.append("operator layouts of a stage: priced as the usual tensor-parallel layout")
-        if self.model.moe is not None and self.model.moe.capacity_factor is None:
-            rows.append("uneven load of experts: priced as balanced")
+        moe = self.model.moe
+        if moe is not None and moe.capacity_factor is None and moe.imbalance == 1.0:
+            rows.append("uneven load of experts: no imbalance stated, priced as balanced")
         if self.workload.dynamic_shapes:
             rows.append("dynamic shapes: priced at the stated sequence length")
         if not self.cluster.homogeneous:

@@ -49,7 +49,8 @@ def _measurables(case: Case) -> Iterator[tuple[Missing | None, Evidence | None]]
     }
     if profile is not None and any(row.memory is not None for row in profile.rows):
         held["workspace"] = held["activation_memory"] = True
-    sheet = any(node.device is not None for node in case.described.nodes)
+    described = case.described
+    sheet = described.bare_device is not None or any(node.device is not None for node in described.nodes)
     for item, name, how in MEASURABLE:
         if held[item] and case.profile_quantity is not None:
             yield None, Evidence(item, name, "/profile", case.profile_quantity)
@@ -141,7 +142,8 @@ def _model(case: Case) -> Iterator[Fact]:
         return
     path = "/model/transformer" if case.loaded.stated.model and case.loaded.stated.model.transformer else "/model/config"
     for problem in problems(model):
-        yield fact("shape_problem", path, code=problem.code, detail=f"{problem.field}: {problem.detail}")
+        numbers = ", ".join(f"{name} {value}" for name, value in problem.detail)
+        yield fact("shape_problem", path, code=problem.code, detail=f"{problem.field}: {numbers}")
     flops = forward_flops_per_token(model, case.sequence_length or 1, True)
     layer = (flops.linears + flops.attention) / model.layers
     yield fact(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 from math import isqrt
+from typing import Any
 
 from ..cluster import reach, strides
 from ..plan import DEFAULT_ORDER, Mesh, Plan, Schedule
@@ -20,11 +21,12 @@ def plan_case(plan: Plan, path: str = "") -> PlanCase:
         StatedStage(s.first, s.last, s.mesh, s.mesh.devices, s.embedding, s.head, s.recompute, s.layouts, path)
         for s in plan.stages
     )
-    choice = PlanChoice.model_construct(
-        microbatch=plan.microbatch, accumulation=None, schedule=plan.schedule.value, interleave=plan.interleave,
-        recompute=plan.recompute.value, zero=plan.zero, sequence_parallel=plan.sequence_parallel, order=list(plan.order),
-        uniform=None, stages=None, changes=None, origin=None, name=plan.name, role=plan.role.value,
-    )  # fmt: skip
+    values: dict[str, Any] = {
+        "microbatch": plan.microbatch, "schedule": plan.schedule.value, "interleave": plan.interleave,
+        "recompute": plan.recompute.value, "zero": plan.zero, "sequence_parallel": plan.sequence_parallel,
+        "order": list(plan.order), "name": plan.name, "role": plan.role.value,
+    }  # fmt: skip
+    choice = PlanChoice.model_construct(**values)
     return PlanCase(
         plan.name, plan.role, path, choice, plan.mesh, plan.pipeline, None if plan.uniform else stages, plan.accumulation, plan
     )
@@ -122,7 +124,6 @@ def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
 
     def division(of: str, total: int, axis: str, parts: int, where: str | None = None) -> Fact:
         at = where or (f"{degrees_path}/{axis}" if plan.stages is None else degrees_path)
-        below, above = _fitting(total, parts) if total % parts else (None, None)
         return fact(
             "division",
             at,
@@ -133,8 +134,7 @@ def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
             parts=parts,
             remainder=total % parts,
             multiple=parts % total == 0,
-            fits_below=below,
-            fits_above=above,
+            nearest=_nearest(total, parts) if total % parts else None,
         )
 
     if plan.stages is None and plan.pipeline > 1 and model is not None:
@@ -176,17 +176,13 @@ def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
                 yield division("expert_grid", mesh.devices, "expert x expert_tensor", grid, at)
 
 
-def _fitting(total: int, parts: int) -> tuple[int | None, int | None]:
-    """The divisors of `total` next to `parts`, which divides it not: (the largest below, the smallest above)."""
-    low, high = None, None
-    for small in range(1, isqrt(total) + 1):
-        if total % small == 0:
-            for divisor in (small, total // small):
-                if divisor < parts:
-                    low = max(low or divisor, divisor)
-                else:
-                    high = min(high or divisor, divisor)
-    return low, high
+def _nearest(total: int, parts: int) -> str:
+    """The divisors of `total` next to `parts`, which does not divide it: `16 or 32`."""
+    small = [divisor for divisor in range(1, isqrt(total) + 1) if total % divisor == 0]
+    divisors = [*small, *(total // divisor for divisor in small)]
+    below = max(divisor for divisor in divisors if divisor < parts)
+    above = min((divisor for divisor in divisors if divisor > parts), default=None)
+    return str(below) if above is None else f"{below} or {above}"
 
 
 def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
@@ -218,6 +214,7 @@ def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
         )
     microbatch = plan.stated.microbatch
     for k, stage in enumerate(plan.stages):
+        before = plan.stages[k - 1] if k else None
         remainder = (microbatch * plan.mesh.data) % stage.mesh.data if microbatch is not None else None
         yield fact(
             "stage",
@@ -228,6 +225,8 @@ def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
             devices=stage.devices,
             mesh_devices=stage.mesh.devices,
             agrees=None if stage.devices is None else stage.devices == stage.mesh.devices,
+            mesh=str(stage.mesh),
+            mesh_before=str(before.mesh) if before is not None and before.mesh != stage.mesh else None,
             data=stage.mesh.data,
             tensor=stage.mesh.tensor,
             microbatch_remainder=remainder,

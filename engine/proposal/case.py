@@ -150,6 +150,8 @@ class ClusterCase:
     #: Parts that no stated fabric joins; 1 where connected, None where there is nothing to join.
     parts: int | None
     topology: TopologyFile | None = None
+    #: The device type of a bare count, where its data sheet is known.
+    bare_device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,13 @@ class Collector:
             self.files.append(InputFile(found.path_in_repository, found.sha256, kind))
         return found.raw, found.name, found.sha256
 
+    def single(self, section: str, key: str) -> bool:
+        """Whether `key` of a section holds one mapping rather than a list of them."""
+        data: object = self.loaded.document.data
+        for part in (*section.strip("/").split("/"), key):
+            data = data.get(part) if isinstance(data, dict) else None
+        return isinstance(data, dict)
+
     def place(self, path: str) -> Place:
         """Where the value at `path` stands."""
         return self.loaded.place(path)

@@ -54,6 +54,7 @@ def _from_config(file: str | None, kind: str | None, sequence_length: int | None
         collect.assume("model.config.kind", f"{path}/kind", "hf-config", "the only kind of model configuration file")
     raw, name, _ = collect.read(file, f"{path}/file", "hf-config")
     document = parse_document(raw, name)
+    assert isinstance(document.data, dict)
     found = hf_config.read(document.data, document.place)
     for field, (value, why) in found.assumed.items():
         collect.assume(f"model.{field}", f"{path}/file", value, why)

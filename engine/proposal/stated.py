@@ -35,7 +35,7 @@ class Stated:
 
 def problem(kind: str, message: str, **context: Any) -> PydanticCustomError:
     """An error of the schema with our own words: what was expected, and what would do. Braces in values stay as they are."""
-    return PydanticCustomError("planproof_" + kind, "{text}", {"text": message, **context})  # type: ignore[arg-type]
+    return PydanticCustomError("planproof_" + kind, "{text}", {"text": message, **context})
 
 
 def check_date(value: object) -> str:

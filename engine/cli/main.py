@@ -1,0 +1,185 @@
+"""The root command, the one way out for errors, and the options that every command shares.
+
+Exit status: 0 nothing at or above --fail-on; 1 findings, or REFUSED; 2 could not judge; 130 interrupted. Commands are imported
+when they are called, so that `--help` and `lint` stay quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ..errors import PlanproofError
+
+#: Command -> (module, one line of help). The module has a click command of the command's name.
+COMMANDS = {
+    "review": ("review", "Review a proposal: verdict, findings, recommended plan, ledgers, as a decision record."),
+    "lint": ("lint", "Check proposals without a search: findings with file, line and column."),
+    "estimate": ("estimate", "Memory and time of one plan of a proposal, or of two side by side."),
+    "facts": ("facts", "The facts that rules see for a proposal."),
+    "explain": ("rules", "What a rule demands, why, and, with --file, the facts that it bound."),
+    "rules": ("rules", "List the rules, or test them on their own examples."),
+    "schema": ("schema", "The JSON schema of a proposal, for editors."),
+    "init": ("init", "Write a proposal to start from: a commented skeleton, or one filled from a model and a node type."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and imports one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands, in the order in which they are useful."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a command and return it."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"planproof {version('planproof')}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error, for a bug report.")
+@click.pass_context
+def root(ctx: click.Context, debug: bool) -> None:
+    """Review distributed-training proposals before anything is launched. Nothing is ever launched by this tool."""
+    ctx.obj = {"debug": debug}
+
+
+def main() -> None:
+    """The entry point: runs the command and turns every failure into one message and the right exit status."""
+    arguments = sys.argv[1:]
+    try:
+        status = root.main(arguments, prog_name="planproof", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(status if isinstance(status, int) else 0)
+    except PlanproofError as error:
+        if "--debug" in arguments:
+            raise
+        _fail(error.exit_status, error.code, error, arguments)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted; nothing was written.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141 if os.name == "posix" else 1)
+    except Exception as error:
+        if "--debug" in arguments:
+            raise
+        what = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        fault = PlanproofError(
+            f"an internal fault: {what}",
+            code="internal",
+            remedy="This is a bug of planproof and no verdict. Run again with --debug and report what it prints.",
+        )
+        _fail(2, "internal", fault, arguments)
+
+
+def _fail(status: int, code: str, error: PlanproofError, arguments: list[str]) -> None:
+    """Print an error: one JSON object on standard output where JSON was asked for, else one message on standard error."""
+    from ..report.escape import terminal
+
+    place = error.place
+    if _wants_json(arguments):
+        body: dict[str, Any] = {
+            "code": code,
+            "message": error.message,
+            "path": place.file,
+            "line": place.line,
+            "column": place.column,
+        }
+        if error.remedy:
+            body["remedy"] = error.remedy
+        click.echo(json.dumps({"error": body}, ensure_ascii=False, indent=2))
+    else:
+        click.echo(terminal(f"error: {error}"), err=True)
+    sys.exit(status)
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return any(one == "--format=json" or (one == "--format" and two == "json") for one, two in pairs)
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def shared_options(*, search: bool = True) -> Decorator:
+    """--as-of, --hardware, --rules and, for commands that search, --work-limit."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        if search:
+            command = click.option(
+                "--work-limit", type=click.IntRange(1), help="Price at most this many candidates; the record says so."
+            )(command)
+        command = click.option(
+            "--rules",
+            "rule_folders",
+            multiple=True,
+            type=click.Path(exists=True, file_okay=False),
+            help="A folder of further rules.",
+        )(command)
+        command = click.option(
+            "--hardware", multiple=True, type=click.Path(exists=True, file_okay=False), help="A folder of your own data sheets."
+        )(command)
+        return click.option(
+            "--as-of", type=click.DateTime(["%Y-%m-%d"]), help="The date of the review; evidence is dated against it."
+        )(command)
+
+    return decorate
+
+
+def options_of(values: dict[str, Any]) -> Any:
+    """The pipeline's options from the shared command-line options, taken out of `values`."""
+    from ..pipeline import Options
+
+    as_of = values.pop("as_of", None)
+    return Options(
+        as_of=as_of.date() if as_of is not None else None,
+        hardware=tuple(values.pop("hardware", ())),
+        rules=tuple(values.pop("rule_folders", ())),
+        work_limit=values.pop("work_limit", None),
+    )
+
+
+def fails(findings: Any, fail_on: str) -> bool:
+    """Whether any finding is at or above `fail_on`: the exit status of a report, and nothing else."""
+    order = {"error": 0, "warning": 1, "note": 2, "never": -1}
+    limit = order[fail_on]
+    return any(order[finding.severity.value] <= limit for finding in findings if finding.suppressed is None)
+
+
+fail_on_option = click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "note", "never"]),
+    default="error",
+    show_default=True,
+    help="Exit with 1 where a finding is this severe.",
+)

@@ -1,0 +1,53 @@
+"""`planproof review FILE`: the whole pipeline, as a record or as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .main import fail_on_option, fails, options_of, shared_options
+
+
+@click.command()
+@click.argument("file", type=click.Path())
+@click.option("--format", "format_", type=click.Choice(["markdown", "json"]), default="markdown", show_default=True)
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the record here, whole or not at all.")
+@click.option("--templates", type=click.Path(exists=True, file_okay=False), help="A folder whose templates replace ours.")
+@fail_on_option
+@shared_options()
+def review(
+    file: str, format_: str, output: str | None, templates: str | None, fail_on: str, **values: Any
+) -> int:
+    """Review the proposal FILE: may it run, what instead, how sure.
+
+    Prints a decision record (Markdown) or its JSON. The verdict and the time it took go to standard error, so that the record is
+    the same for the same inputs. Exit status 1 where the verdict is REFUSED or a finding is at or above --fail-on.
+    """
+    from pathlib import Path
+
+    from ..pipeline import review as run
+
+    done = run(file, options_of(values))
+    if format_ == "json":
+        from ..report.review_json import json_text, review_json
+
+        text = json_text(review_json(done))
+    else:
+        from ..report.record import render_record
+
+        text = render_record(done, Path(templates) if templates else None)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        from ..report.output import write_whole
+
+        write_whole(Path(output), text)
+    from ..report.escape import terminal
+
+    seconds = done.produced_with.get("seconds")
+    evaluators = done.produced_with.get("evaluators")
+    names = ", ".join(evaluators) if isinstance(evaluators, dict) else ""
+    click.echo(terminal(f"{done.sentence}\n[{done.rules} rules by {names}; {seconds} s]"), err=True)
+    refused = done.verdict.value == "REFUSED"
+    return 1 if refused or fails(done.findings, fail_on) else 0

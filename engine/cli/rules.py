@@ -1,0 +1,103 @@
+"""`planproof rules list | test` and `planproof explain RULE`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .main import options_of, shared_options
+
+
+@click.group()
+def rules() -> None:
+    """The rule catalogue: list the rules, or run their own examples."""
+
+
+@rules.command("list")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--phase", help="Only rules of this phase.")
+@shared_options(search=False)
+def list_rules(format_: str, phase: str | None, **values: Any) -> None:
+    """List every rule with its phase, severity and title."""
+    from ..errors import UsageError
+    from ..inference import PHASES
+    from ..pipeline import session
+
+    if phase is not None and phase not in [one.value for one in PHASES]:
+        raise UsageError(f"there is no phase '{phase}'", remedy=f"Phases: {', '.join(one.value for one in PHASES)}.")
+    with session(options_of(values)) as opened:
+        found = [rule for rule in opened.catalogue.rules if phase is None or rule.phase.value == phase]
+    if format_ == "json":
+        from ..report.review_json import json_text
+
+        rows = [
+            {
+                "id": rule.id,
+                "title": rule.title,
+                "severity": rule.severity.value,
+                "phase": rule.phase.value,
+                "status": rule.status.value,
+                "file": rule.file,
+                "counter": rule.counter,
+            }
+            for rule in found
+        ]
+        click.echo(json_text(rows), nl=False)
+        return
+    for rule in found:
+        click.echo(f"{rule.id}  {rule.phase.value:<9} {rule.severity.value:<8} {rule.title}")
+    click.echo(f"{len(found)} rules")
+
+
+@rules.command("test")
+@click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False))
+@click.option("--rule", "wanted", multiple=True, help="Only this rule; may be given several times.")
+def test_rules(folder: str | None, wanted: tuple[str, ...]) -> int:
+    """Run every rule on its own examples: it must fire where it says so and stay silent where it says so.
+
+    With FOLDER, the rules of that folder beside the shipped ones.
+    """
+    from ..pipeline import Options, session, test_examples
+
+    failed = count = 0
+    with session(Options(rules=(folder,) if folder else ())) as opened:
+        for rule, problems in test_examples(opened, folder, wanted):
+            count += 1
+            for problem in problems:
+                failed += 1
+                click.echo(f"{rule.file}: {rule.id}: {problem}")
+    click.echo(f"{count} rules, {failed} examples failed")
+    return 1 if failed or not count else 0
+
+
+@click.command()
+@click.argument("rule_id", metavar="RULE")
+@click.option("--file", "file", type=click.Path(), help="A proposal: show the facts that the rule bound in it.")
+@shared_options(search=False)
+def explain(rule_id: str, file: str | None, **values: Any) -> int:
+    """Say what RULE demands, why, what to do, and how it is tested; with --file, which facts it bound and where they stand."""
+    from ..errors import UsageError
+    from ..pipeline import judge, session
+    from ..report.explain import explain_match, explain_rule
+
+    with session(options_of(values)) as opened:
+        by_id = {rule.id: rule for rule in opened.catalogue.rules}
+        rule = by_id.get(rule_id.upper())
+        if rule is None:
+            import difflib
+
+            near = difflib.get_close_matches(rule_id.upper(), by_id, n=3, cutoff=0.4)
+            raise UsageError(
+                f"there is no rule '{rule_id}'",
+                remedy=f"Near: {', '.join(near)}." if near else "'planproof rules list' lists them.",
+            )
+        click.echo(explain_rule(rule), nl=False)
+        if file is None:
+            return 0
+        from ..proposal import load_proposal
+
+        loaded = load_proposal(file)
+        found = [one for one in judge(loaded, opened, rule.phase) if one.rule_id == rule.id]
+        click.echo(explain_match(rule, found, loaded), nl=False)
+    return 0

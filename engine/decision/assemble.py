@@ -1,0 +1,247 @@
+"""Puts the parts of a decision together: one `Material` in, one `Review` out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..cost import Priced, StageMemory
+from ..cost.memory import feasible
+from ..facts import Fact, of_kind
+from ..facts.from_case import evidence, gaps
+from ..inference import Finding
+from ..plan import Plan, Role, describe, simplicity
+from ..proposal import Case
+from ..quantity import Estimate
+from .closures import Closures
+from .decide import (
+    conditions_of,
+    invariants_of,
+    needs_of,
+    roles_of,
+    rule_on,
+    signals_of,
+    verification_of,
+)
+from .desk import Desk, Outcome
+from .effects import effects_of
+from .review import Amortisation, Candidate, Rejected, Review, SpaceReport
+from .selection import PRICE_OF_SIMPLICITY
+
+METHOD = (
+    "best first over uniform plans in the order of their lower bound; event simulation for the step time; "
+    "exact within the declared space under the cost model"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Everything that a decision is made of."""
+
+    case: Case
+    facts: tuple[Fact, ...]
+    findings: tuple[Finding, ...]
+    shut: Closures
+    ledgers: Mapping[str, tuple[StageMemory, ...]]
+    skipped: tuple[str, ...]
+    desk: Desk | None
+    outcome: Outcome | None
+    rules: tuple[str, ...]
+    rules_digest: str
+    as_of: str | None
+    version: str
+    evaluators: Mapping[str, str]
+    seconds: float
+
+
+def decide(material: Material) -> Review:
+    """The review. Nothing is computed after this."""
+    case, outcome, desk = material.case, material.outcome, material.desk
+    candidates = tuple(_candidates(material))
+    recommended = next((one for one in candidates if "recommended" in one.roles), None)
+    fallback = next((one for one in candidates if "fallback" in one.roles), None)
+    signals = signals_of(material.findings)
+    conditions = conditions_of(material.facts, material.findings, recommended)
+    ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals)
+    if ruling.refused_of == "evidence":
+        conditions = ()
+    submitted = case.with_role(Role.SUBMITTED) or case.with_role(Role.REFERENCE)
+    against = next((one for one in candidates if submitted and one.plan.name == submitted.name), None)
+    effects: Mapping[str, float] = {}
+    if desk is not None and recommended is not None and recommended.priced is not None:
+        effects = effects_of(desk.pricer.pricer, recommended.priced)
+    return Review(
+        case=case,
+        as_of=material.as_of,
+        verdict=ruling.verdict,
+        refused_of=ruling.refused_of,
+        sentence=ruling.sentence,
+        because=ruling.because,
+        findings=material.findings,
+        candidates=candidates,
+        recommended=recommended.id if recommended else None,
+        fallback=fallback.id if fallback else None,
+        fallback_reason=outcome.fallback_reason if outcome else "nothing was searched",
+        why_recommended=_why(outcome, recommended, against),
+        conditions=conditions,
+        needs=needs_of(case, effects, recommended is not None and recommended.measured),
+        missing=gaps(case),
+        assumed=case.assumed,
+        evidence=evidence(case),
+        counter_signals=signals,
+        invariants=invariants_of(case),
+        not_examined=material.shut.not_examined(),
+        skipped_phases=material.skipped,
+        space=_space(outcome) if outcome else None,
+        amortisation=_amortisation(material),
+        verification=verification_of(case, recommended, against),
+        digests=_digests(material),
+        rules=len(material.rules),
+        produced_with={
+            "planproof": material.version,
+            "evaluators": dict(material.evaluators),
+            "seconds": round(material.seconds, 3),
+        },
+    )
+
+
+def _candidates(material: Material) -> Iterator[Candidate]:
+    """The stated plans in order, then what the search adds. Ids are C1, C2 ... in that order."""
+    case, outcome, desk, shut = material.case, material.outcome, material.desk, material.shut
+    best = outcome.recommended.plan if outcome and outcome.recommended else None
+    simpler = outcome.fallback.plan if outcome and outcome.fallback else None
+    count = 0
+    for plan in case.plans:
+        if plan.plan is None:
+            continue
+        count += 1
+        priced = desk.stated.get(plan.name) if desk else None
+        fallen = tuple(
+            sorted({link.rule for (scope, _), links in shut.links.items() if scope == plan.name for link in links})
+        )
+        ratio = outcome.ratios.get(plan.name) if outcome else None
+        roles = roles_of(plan.plan, best, simpler)
+        yield _candidate(
+            f"C{count}", roles, plan.path, plan.plan, priced, material.ledgers.get(plan.name, ()), desk, fallen, ratio
+        )
+    known = {plan.plan.identity for plan in case.plans if plan.plan is not None}
+    for role, found in (("recommended", outcome and outcome.recommended), ("fallback", outcome and outcome.fallback)):
+        if found and found.plan.identity not in known:
+            known.add(found.plan.identity)
+            count += 1
+            ratio = None
+            if desk is not None and outcome is not None and outcome.recommended is not None and role != "recommended":
+                ratio = desk.pricer.ratio(found, outcome.recommended)
+            yield _candidate(f"C{count}", (role,), "", found.plan, found, found.memory, desk, (), ratio)
+
+
+def _candidate(
+    id_: str,
+    roles: tuple[str, ...],
+    path: str,
+    plan: Plan,
+    priced: Priced | None,
+    ledger: tuple[StageMemory, ...],
+    desk: Desk | None,
+    fallen: tuple[str, ...],
+    ratio: Estimate | None,
+) -> Candidate:
+    memory = priced.memory if priced else ledger
+    fit = priced.feasible if priced else feasible(ledger) if ledger else "unknown"
+    binding = priced.binding if priced else "not priced"
+    if fallen:
+        fit, binding = "no" if fit == "unknown" else fit, f"rule {', '.join(fallen)}"
+    return Candidate(
+        id=id_,
+        roles=roles,
+        plan=plan,
+        path=path,
+        simplicity=simplicity(plan),
+        priced=priced,
+        memory=memory,
+        step=priced.step_estimate if priced else None,
+        feasible=fit,
+        binding=binding,
+        measured=desk is not None and priced is not None and desk.is_measured(plan),
+        fallen=fallen,
+        ratio=None if "recommended" in roles else ratio,
+    )
+
+
+def _why(outcome: Outcome | None, recommended: Candidate | None, against: Candidate | None) -> str:
+    """Why the recommended plan: against the fastest, and against the plan that is to run."""
+    if outcome is None or recommended is None:
+        return ""
+    chosen = outcome.selection
+    parts = []
+    fastest = outcome.fastest
+    if chosen.ratio is not None and fastest is not None:
+        parts.append(
+            f"The fastest plan that stands is {describe(fastest.plan)} at {fastest.step_estimate}. The recommended one is "
+            f"simpler, {recommended.simplicity} against {simplicity(fastest.plan)}, and ties with it: ratio "
+            f"{chosen.ratio.value:.3f} ({chosen.ratio.low:.3f} to {chosen.ratio.high:.3f}), at most "
+            f"{100 * PRICE_OF_SIMPLICITY:g} % slower in expectation."
+        )
+    elif chosen.fastest is chosen.risky and chosen.risky is not None:
+        parts.append("No plan is sure to fit; this is the fastest that may.")
+    else:
+        parts.append("It is the fastest plan of the declared space that fits and stands, and no simpler one ties with it.")
+    if against is not None and against.ratio is not None:
+        ratio = against.ratio
+        relation = "slower" if ratio.low > 1 else "faster" if ratio.high < 1 else "a tie"
+        how = f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+        parts.append(f"Against it '{against.plan.name}' is {relation}: ratio of step times {how}.")
+    elif against is not None and "recommended" in against.roles:
+        parts.append(f"It is the stated plan '{against.plan.name}'.")
+    return " ".join(parts)
+
+
+def _space(outcome: Outcome) -> SpaceReport:
+    space, tally, chosen = outcome.space, outcome.search.tally, outcome.selection
+    rejected = []
+    for name, count in sorted(tally.classes.items(), key=lambda item: tally.nearest[item[0]].excess_bytes):
+        miss = tally.nearest[name]
+        rejected.append(Rejected(name, count, describe(miss.plan), miss.stage, miss.excess_bytes, miss.largest_row))
+    return SpaceReport(
+        size=space.size,
+        dimensions=space.dimensions,
+        left_out=tuple((one.dimension, one.reason) for one in space.left_out),
+        shapes=len(space.shapes),
+        bounded=tally.bounded,
+        priced=tally.priced,
+        too_large=tally.too_large,
+        fallen=tuple(sorted(chosen.fallen.items())),
+        method=METHOD,
+        complete=not tally.cut_off,
+        rejected=tuple(rejected),
+        ties=chosen.ties,
+    )
+
+
+def _amortisation(material: Material) -> Amortisation | None:
+    found = of_kind(material.facts, "amortisation")
+    if not found or material.outcome is None:
+        return None
+    fact = found[0]
+    cost, even = fact.get("cost_device_seconds"), fact.get("break_even_steps")
+    devices = material.case.described.devices or 0
+    return Amortisation(
+        against=str(fact["against"]),
+        saved_per_step_s=int(fact["saved_per_step_us"]) / 1e6 / max(1, devices),
+        devices=devices,
+        cost_device_seconds=float(cost) if cost is not None else None,
+        break_even_steps=int(even) if even is not None else None,
+        run_steps=material.case.run_steps,
+        priced_candidates=material.outcome.search.tally.priced,
+    )
+
+
+def _digests(material: Material) -> dict[str, str]:
+    case = material.case
+    document = case.loaded.document
+    digests = {"proposal": document.sha256}
+    digests |= {f"{file.kind}: {file.path}": file.sha256 for file in case.files}
+    digests["rules"] = material.rules_digest
+    digests["planproof"] = hashlib.sha256(material.version.encode()).hexdigest()
+    return digests

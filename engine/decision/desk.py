@@ -1,0 +1,225 @@
+"""The desk: prices the stated plans, runs the search, and keeps what a decision needs of both.
+
+It is given the gate as a function (`stands`) and asks nothing else of the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..cost import Priced, StageMemory
+from ..cost.frameworks import implementation_of
+from ..cost.measured import MeasuredStage
+from ..cost.memory import peak_stage
+from ..facts import Fact
+from ..facts.from_plan import plan_case
+from ..facts.from_price import amortisation_fact, comparison_fact, measured_rows, result_fact, step_fact
+from ..plan import Plan, Role
+from ..proposal import Case, Layouts, ProfileRow
+from ..quantity import Dimension, Estimate, Quantity
+from ..search.pricing import PlanPricer
+from ..search.space import Limits, UniformSpace
+from ..search.uniform import Found, UniformSearch
+from .closures import Closures
+from .measured_memory import measured_ledger
+from .selection import Selection, fallback, select
+
+Judge = Callable[[Plan, Sequence[StageMemory]], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the search came to, with its facts."""
+
+    space: UniformSpace
+    search: UniformSearch
+    selection: Selection
+    fastest: Priced | None
+    recommended: Priced | None
+    fallback: Priced | None
+    fallback_reason: str
+    ratios: Mapping[str, Estimate]
+    facts: tuple[Fact, ...]
+
+
+@dataclass(slots=True)
+class Desk:
+    """The pricing of one case. `stated` holds the priced stated plans by name."""
+
+    case: Case
+    stated: dict[str, Priced] = field(default_factory=dict)
+    pricer: PlanPricer = field(init=False)
+
+    def __post_init__(self) -> None:
+        case = self.case
+        assert case.model is not None
+        assert case.workload is not None
+        assert case.cluster is not None
+        self.pricer = PlanPricer(
+            case.model, case.workload, case.cluster, self._measured, implementation_of(case.framework)
+        )
+
+    def _measured(self, plan: Plan) -> Sequence[MeasuredStage] | None:
+        """The measured stages of a plan, where the profile is of this model and has the time of every stage."""
+        case = self.case
+        if case.profile is None or case.model is None or case.profile_quantity is None:
+            return None
+        if case.profile.layers != case.model.layers:
+            return None
+        stages = measured_rows(case.profile, plan_case(plan), case.model.layers)
+        if not stages or any(rows is None or any(row.time is None for row in rows) for rows in stages):
+            return None
+        return [_stage(rows, case.profile_quantity) for rows in stages if rows is not None]
+
+    def is_measured(self, plan: Plan) -> bool:
+        """Whether the plan is priced on measured stages."""
+        return self._measured(plan) is not None
+
+    def price_stated(self, shut: Closures) -> None:
+        """Price every stated plan that is complete and for which time is open."""
+        for plan in self.case.plans:
+            if plan.plan is not None and not shut.closed("time", plan.name):
+                self.stated[plan.name] = self.price(plan.plan)
+
+    def price(self, plan: Plan) -> Priced:
+        """A plan with its memory as measured, where the profile has that of every stage."""
+        priced, stages = self.pricer.price(plan), self._measured(plan)
+        if stages is None:
+            return priced
+        memory = measured_ledger(stages, priced.memory)
+        return replace(priced, memory=memory, peak=peak_stage(memory))
+
+    def step_facts(self) -> Iterator[Fact]:
+        """One fact a priced stated plan."""
+        for plan in self.case.plans:
+            priced = self.stated.get(plan.name)
+            if priced is not None:
+                yield step_fact(priced, plan.path, priced.step_estimate, priced.mfu)
+
+    def search(self, judge: Judge, shut: Closures, work_limit: int | None) -> Outcome:
+        """The declared space, best first, until one plan stands and the simplest tie and a fallback are known."""
+        case = self.case
+        assert case.model is not None
+        assert case.workload is not None
+        assert case.cluster is not None
+        space = UniformSpace(case.model, case.workload, case.cluster, limits_of(case.limits))
+        search = UniformSearch(space, self.pricer, work_limit=work_limit)
+        verdicts: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+        def stands(found: Found) -> tuple[str, ...]:
+            known = verdicts.get(found.plan.identity)
+            if known is None:
+                known = verdicts[found.plan.identity] = judge(found.plan.named("found", Role.CANDIDATE), found.memory)
+            return known
+
+        def ratio(first: Found, second: Found) -> Estimate:
+            return self.pricer.ratio(self.pricer.price(first.plan), self.pricer.price(second.plan))
+
+        contenders = self._contenders(shut)
+        chosen = select(search.candidates, stands, ratio, contenders)
+        best, simpler, reason = None, None, "nothing is recommended"
+        if chosen.recommended is not None:
+            best = self._as_stated(chosen.recommended, "recommended")
+            found, reason = fallback(chosen.recommended, search.candidates, stands, contenders)
+            simpler = self._as_stated(found, "fallback") if found is not None else None
+        else:
+            search.exhaust_memory()
+        ratios = {name: self.pricer.ratio(priced, best) for name, priced in self.stated.items()} if best else {}
+        facts = tuple(self._facts(space, best, ratios))
+        fastest = self.price(chosen.fastest.plan) if chosen.fastest is not None else None
+        return Outcome(space, search, chosen, fastest, best, simpler, reason, ratios, facts)
+
+    def _contenders(self, shut: Closures) -> tuple[Found, ...]:
+        """Stated plans that no rule fells: they compete with what the search finds, uneven ones too."""
+        return tuple(
+            Found(priced.plan, priced.step.seconds, priced.feasible, priced.memory)
+            for name, priced in self.stated.items()
+            if not shut.plan_falls(name)
+        )
+
+    def _as_stated(self, found: Found, name: str) -> Priced:
+        """The stated plan that is the same, if any, under its own name; else the found one under `name`, priced."""
+        for stated in self.stated.values():
+            if stated.plan.identity == found.plan.identity:
+                return stated
+        return self.price(found.plan.named(name, Role.CANDIDATE))
+
+    def _facts(self, space: UniformSpace, best: Priced | None, ratios: Mapping[str, Estimate]) -> Iterator[Fact]:
+        case = self.case
+        uneven = any(not plan.uniform for plan in (priced.plan for priced in self.stated.values()))
+        same = next((n for n, p in self.stated.items() if best and p.plan.identity == best.plan.identity), None)
+        step = best.step_estimate if best else None
+        yield result_fact(space.size, best, step, same, case.run_steps, uneven=uneven)
+        if best is None:
+            return
+        for plan in case.plans:
+            if plan.name in ratios:
+                yield comparison_fact(self.stated[plan.name].plan, plan.path, best.plan, ratios[plan.name])
+        against = self.against()
+        if against is not None and case.described.devices is not None:
+            yield amortisation_fact(
+                best.plan,
+                against.plan,
+                against.step_estimate.value - best.step_estimate.value,
+                case.described.devices,
+                self.planning_cost(),
+                case.run_steps,
+            )
+
+    def against(self) -> Priced | None:
+        """What would run without planning: the reference plan, where it is priced."""
+        reference = self.case.with_role(Role.REFERENCE)
+        return self.stated.get(reference.name) if reference else None
+
+    def planning_cost(self) -> int | None:
+        """Device-seconds of profiling and change-over, None where neither is stated."""
+        cost = self.case.loaded.stated.planning_cost
+        parts = [part.value for part in (cost.profiling, cost.change_over) if part is not None] if cost else []
+        return round(sum(parts)) if parts else None
+
+
+def _stage(rows: Sequence[ProfileRow], grade: Quantity) -> MeasuredStage:
+    """One measured stage from its rows: one of the whole, or one a layer, added up."""
+
+    def added(values: list[float | int | None]) -> float | None:
+        return None if any(value is None for value in values) else float(sum(value for value in values if value is not None))
+
+    total = sum(row.time or 0.0 for row in rows)
+    forward = added([row.forward for row in rows])
+    if forward is None or any(row.backward is None for row in rows):
+        forward = total / 3
+    whole = {name: added([getattr(row, name) for row in rows]) for name in ("memory", "state", "activation", "optimizer")}
+    scratch = [row.workspace for row in rows if row.workspace is not None]
+    return MeasuredStage(
+        forward=forward,
+        backward=total - forward,
+        optimizer=whole["optimizer"],
+        memory=_int(whole["memory"]),
+        state=_int(whole["state"]),
+        workspace=max(scratch, default=None),
+        activation=_int(whole["activation"]),
+        source=Quantity(total, Dimension.TIME, grade.provenance),
+    )
+
+
+def _int(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def limits_of(stated: Layouts | None) -> Limits:
+    """The proposal's limits on the space."""
+    if stated is None:
+        return Limits()
+    return Limits(
+        axes=frozenset(stated.allow) if stated.allow is not None else None,
+        max_axes=stated.max_axes,
+        degrees=tuple((axis, frozenset(degrees)) for axis, degrees in (stated.degrees or {}).items()),
+        microbatches=tuple(stated.microbatch) if stated.microbatch else None,
+        zeros=tuple(stated.zero) if stated.zero is not None else None,
+        recomputes=tuple(stated.recompute) if stated.recompute else None,
+        schedules=tuple(stated.schedules) if stated.schedules else None,
+        interleaves=tuple(stated.interleave) if stated.interleave else None,
+        sequence_parallel=tuple(stated.sequence_parallel) if stated.sequence_parallel else None,
+    )
+

@@ -1,0 +1,184 @@
+"""What a review is: the whole decision as one frozen value. Writers put it into words; nothing in it is computed later.
+
+Vocabulary: a *candidate* is a priced plan with the roles it plays (recommended, fallback, reference, submitted ...); a
+*condition* is what must be settled before the verdict can be better; a *counter-signal* speaks against trusting the result
+until it is closed by a computation or by evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..cost import Priced, StageMemory
+from ..inference import Finding
+from ..plan import Plan
+from ..proposal import Assumed, Case, Evidence, Missing
+from ..quantity import Estimate
+from .closures import NotExamined
+
+
+class Verdict(StrEnum):
+    """REFUSED: may not run as proposed, or cannot be judged. CONDITIONAL: a plan, with conditions. SUPPORTED: no conditions."""
+
+    REFUSED = "REFUSED"
+    CONDITIONAL = "CONDITIONAL"
+    SUPPORTED = "SUPPORTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan with its price. `step` carries the interval and grade that are reported; `measured` says whose figures they are."""
+
+    id: str
+    roles: tuple[str, ...]
+    plan: Plan
+    path: str
+    simplicity: tuple[int, ...]
+    priced: Priced | None
+    memory: tuple[StageMemory, ...]
+    step: Estimate | None
+    feasible: str
+    binding: str
+    measured: bool = False
+    fallen: tuple[str, ...] = ()
+    #: Its step time over that of the recommended plan, under common draws; None for that plan itself.
+    ratio: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something to settle: what, why it matters, and the command or document that settles it."""
+
+    item: str
+    text: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Missing or weak evidence. `effect` is the share of the step time or memory that hangs on it, None where unknown."""
+
+    item: str
+    text: str
+    how: str
+    path: str
+    grade: str | None
+    effect: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSignal:
+    """What speaks against the result, its state, and what closed it or would."""
+
+    name: str
+    state: str
+    text: str
+    by: str
+    rule: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """Training semantics that every compared plan keeps, with its value; `kept` is False where a plan would change it."""
+
+    name: str
+    value: str
+    kept: bool
+    changed_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A class of plans of the declared space that does not fit: how many, and the smallest excess among them."""
+
+    class_: str
+    plans: int
+    nearest: str
+    stage: int
+    excess_bytes: int
+    row: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceReport:
+    """The declared space: dimensions, size, what happened to its plans, what it leaves out, and the method with its bound."""
+
+    size: int
+    dimensions: tuple[tuple[str, str], ...]
+    left_out: tuple[tuple[str, str], ...]
+    shapes: int
+    bounded: int
+    priced: int
+    too_large: int
+    fallen: tuple[tuple[str, int], ...]
+    method: str
+    complete: bool
+    rejected: tuple[Rejected, ...]
+    ties: int
+
+
+@dataclass(frozen=True, slots=True)
+class Amortisation:
+    """What planning costs and when it has paid. None is unknown, which is missing evidence."""
+
+    against: str
+    saved_per_step_s: float
+    devices: int
+    cost_device_seconds: float | None
+    break_even_steps: int | None
+    run_steps: int | None
+    priced_candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One line of the verification plan: what to measure, what is predicted, and what would overturn the decision."""
+
+    what: str
+    predicted: str
+    overturns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A finished review."""
+
+    case: Case
+    as_of: str | None
+    verdict: Verdict
+    refused_of: str | None
+    sentence: str
+    because: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    candidates: tuple[Candidate, ...]
+    recommended: str | None
+    fallback: str | None
+    fallback_reason: str
+    why_recommended: str
+    conditions: tuple[Condition, ...]
+    needs: tuple[Need, ...]
+    missing: tuple[Missing, ...]
+    assumed: tuple[Assumed, ...]
+    evidence: tuple[Evidence, ...]
+    counter_signals: tuple[CounterSignal, ...]
+    invariants: tuple[Invariant, ...]
+    not_examined: tuple[NotExamined, ...]
+    skipped_phases: tuple[str, ...]
+    space: SpaceReport | None
+    amortisation: Amortisation | None
+    verification: tuple[Measurement, ...]
+    digests: Mapping[str, str]
+    rules: int
+    produced_with: Mapping[str, object] = field(default_factory=dict, compare=False)
+
+    def candidate(self, id_: str | None) -> Candidate | None:
+        """The candidate of that id."""
+        return next((one for one in self.candidates if one.id == id_), None)
+
+    def place(self, pointer: str) -> tuple[int | None, int | None]:
+        """Line and column of a pointer in the proposal."""
+        place = self.case.loaded.place(pointer)
+        return place.line, place.column

@@ -1,0 +1,277 @@
+"""The declared space of uniform plans: which degrees and choices are in it, how many plans that is, and what was left out.
+
+Vocabulary: a *shape* is a combination of degrees and a microbatch; its *variants* differ in schedule, interleave, ZeRO stage,
+sequence parallelism and recompute. Only what divides is in the space: devices, layers, heads, experts, sequence and batch.
+A dimension that is left out carries its reason. This module prices nothing and knows no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ..cluster import Cluster
+from ..model import Transformer, Workload
+from ..plan import DEFAULT_ORDER, Mesh, Plan, Recompute, Role, Schedule, Stage, even_stages
+
+MICROBATCHES = (1, 2, 4, 8, 16)
+ZEROS = (0, 1, 2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the proposal allows; None is everything. `axes`: axes that may exceed 1."""
+
+    axes: frozenset[str] | None = None
+    max_axes: int | None = None
+    degrees: tuple[tuple[str, frozenset[int]], ...] = ()
+    microbatches: tuple[int, ...] | None = None
+    zeros: tuple[int, ...] | None = None
+    recomputes: tuple[str, ...] | None = None
+    schedules: tuple[str, ...] | None = None
+    interleaves: tuple[int, ...] | None = None
+    sequence_parallel: tuple[bool, ...] | None = None
+
+    def allows(self, axis: str, degree: int) -> bool:
+        """Whether `axis` may have this degree."""
+        if degree > 1 and self.axes is not None and axis not in self.axes:
+            return False
+        return all(degree in allowed for name, allowed in self.degrees if name == axis)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A dimension that is not in the declared space, and why."""
+
+    dimension: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Degrees and microbatch of a uniform plan that divides everything it must."""
+
+    data: int
+    tensor: int
+    pipeline: int
+    context: int
+    expert: int
+    microbatch: int
+    accumulation: int
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of every stage."""
+        return Mesh(data=self.data, tensor=self.tensor, context=self.context, expert=self.expert)
+
+
+@dataclass(frozen=True)
+class UniformSpace:
+    """All uniform plans of a model on all devices of a cluster, within limits."""
+
+    model: Transformer
+    workload: Workload
+    cluster: Cluster
+    limits: Limits = field(default_factory=Limits)
+    _even: dict[tuple[int, Mesh], tuple[Stage, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Every shape, in a fixed order."""
+        return tuple(self._shapes())
+
+    def _shapes(self) -> Iterator[Shape]:
+        model, work, limits = self.model, self.workload, self.limits
+        devices = self.cluster.devices
+        microbatches = limits.microbatches or MICROBATCHES
+        for pipeline in divisors(devices):
+            if model.layers % pipeline or not limits.allows("pipeline", pipeline):
+                continue
+            for tensor in divisors(devices // pipeline):
+                if not limits.allows("tensor", tensor) or not tensor_divides(model, tensor):
+                    continue
+                for context in divisors(devices // pipeline // tensor):
+                    if not limits.allows("context", context) or not context_divides(work, context):
+                        continue
+                    data = devices // pipeline // tensor // context
+                    if not limits.allows("data", data) or work.global_batch % data:
+                        continue
+                    for expert in self._experts(data * context):
+                        above = sum(degree > 1 for degree in (pipeline, tensor, context, data, expert))
+                        if limits.max_axes is not None and above > limits.max_axes:
+                            continue
+                        replica = work.global_batch // data
+                        if not self.schedules(pipeline):
+                            continue
+                        for microbatch in sorted(set(microbatches)):
+                            if replica % microbatch == 0:
+                                yield Shape(
+                                    data, tensor, pipeline, context, expert, microbatch, replica // microbatch
+                                )
+
+    def _experts(self, replicas: int) -> Iterator[int]:
+        moe = self.model.moe
+        if moe is None:
+            yield 1
+            return
+        for expert in divisors(replicas):
+            if moe.experts % expert == 0 and self.limits.allows("expert", expert):
+                yield expert
+
+    def variants(self, shape: Shape) -> Iterator[Plan]:
+        """Every plan of a shape, in a fixed order."""
+        stages = self._stages(shape.pipeline, shape.mesh)
+        for schedule, interleave in self.schedules(shape.pipeline):
+            for zero in self.zeros(shape):
+                for parallel in self.sequence_parallels(shape):
+                    for recompute in self.recomputes:
+                        yield _plan(shape, stages, schedule, interleave, zero, parallel, recompute)
+
+    def quickest(self, shape: Shape) -> tuple[Plan, ...]:
+        """One plan a choice of sequence parallelism, none of whose stages is slower than in any other variant of the shape.
+
+        Recomputation and ZeRO-3 only add work to a stage, ZeRO 1 and 2 none, and a schedule changes no stage; sequence
+        parallelism may do either, so both are there.
+        """
+        stages = self._stages(shape.pipeline, shape.mesh)
+        least = self.recomputes[0]
+        zero = min(self.zeros(shape))
+        schedule, interleave = self.schedules(shape.pipeline)[0]
+        return tuple(
+            _plan(shape, stages, schedule, interleave, zero, parallel, least) for parallel in self.sequence_parallels(shape)
+        )
+
+    def _stages(self, pipeline: int, mesh: Mesh) -> tuple[Stage, ...]:
+        known = self._even.get((pipeline, mesh))
+        if known is None:
+            stages = even_stages(self.model.layers, pipeline, mesh)
+            assert stages is not None
+            known = self._even[pipeline, mesh] = stages
+        return known
+
+    def schedules(self, pipeline: int) -> tuple[tuple[Schedule, int], ...]:
+        """Schedules with their interleave for a number of stages; one stage needs none."""
+        if pipeline == 1:
+            return ((Schedule.ONE_F_ONE_B, 1),)
+        found: list[tuple[Schedule, int]] = []
+        allowed = self.limits.schedules or tuple(Schedule)
+        layers = self.model.layers // pipeline
+        for schedule in Schedule:
+            if schedule.value not in allowed:
+                continue
+            if schedule is not Schedule.INTERLEAVED:
+                found.append((schedule, 1))
+                continue
+            wanted = self.limits.interleaves or tuple(divisors(layers))
+            found += [(schedule, v) for v in wanted if v > 1 and layers % v == 0]
+        return tuple(found)
+
+    def zeros(self, shape: Shape) -> tuple[int, ...]:
+        """ZeRO stages; only 0 where there is nothing to shard over."""
+        allowed = self.limits.zeros or ZEROS
+        if shape.data * shape.context == 1:
+            return tuple(zero for zero in allowed if zero == 0) or (0,)
+        return tuple(sorted(set(allowed)))
+
+    def sequence_parallels(self, shape: Shape) -> tuple[bool, ...]:
+        """Sequence parallelism on or off; off where tensor parallelism is."""
+        allowed = self.limits.sequence_parallel or (False, True)
+        if shape.tensor == 1:
+            return (False,)
+        divides = self.workload.sequence_length % (shape.tensor * shape.context) == 0
+        return tuple(one for one in sorted(set(allowed)) if divides or not one) or (False,)
+
+    @cached_property
+    def recomputes(self) -> tuple[Recompute, ...]:
+        """Kinds of recomputation, the least first."""
+        allowed = self.limits.recomputes or tuple(Recompute)
+        return tuple(kind for kind in Recompute if kind.value in allowed)
+
+    @cached_property
+    def size(self) -> int:
+        """How many plans the space holds."""
+        return sum(
+            len(self.schedules(shape.pipeline))
+            * len(self.zeros(shape))
+            * len(self.sequence_parallels(shape))
+            * len(self.recomputes)
+            for shape in self.shapes
+        )
+
+    @cached_property
+    def dimensions(self) -> tuple[tuple[str, str], ...]:
+        """Each dimension with the values that occur in it, for the record."""
+
+        def values(found: set[int]) -> str:
+            return ", ".join(map(str, sorted(found))) or "none"
+
+        shapes = self.shapes
+        schedules = {pair for shape in shapes for pair in self.schedules(shape.pipeline)}
+        interleaves = {v for schedule, v in schedules if schedule is Schedule.INTERLEAVED}
+        return (
+            ("data", values({s.data for s in shapes})),
+            ("tensor", values({s.tensor for s in shapes})),
+            ("pipeline, equal stages", values({s.pipeline for s in shapes})),
+            ("context", values({s.context for s in shapes})),
+            ("expert", values({s.expert for s in shapes})),
+            ("microbatch", values({s.microbatch for s in shapes})),
+            ("schedule", ", ".join(kind.value for kind in Schedule if any(kind is one for one, _ in schedules)) or "none"),
+            ("interleave", values(interleaves)),
+            ("ZeRO", values({zero for shape in shapes for zero in self.zeros(shape)})),
+            ("sequence parallel", "off, on" if any(True in self.sequence_parallels(s) for s in shapes) else "off"),
+            ("recompute", ", ".join(kind.value for kind in self.recomputes)),
+        )
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What the declared space does not hold, with the reason."""
+        return (
+            LeftOut("uneven stages and meshes", "only uniform plans are searched; stated uneven plans are priced"),
+            LeftOut("operator layouts", "each operator keeps the usual layout of its family on the tensor axis"),
+            LeftOut("axis order", f"one order is searched, innermost first: {', '.join(DEFAULT_ORDER)}"),
+            LeftOut("recompute by stage", "all stages recompute alike"),
+            LeftOut("fewer devices", "every plan uses all devices"),
+        )
+
+
+def _plan(
+    shape: Shape,
+    stages: tuple[Stage, ...],
+    schedule: Schedule,
+    interleave: int,
+    zero: int,
+    parallel: bool,
+    recompute: Recompute,
+) -> Plan:
+    return Plan(
+        name="",
+        stages=stages,
+        microbatch=shape.microbatch,
+        accumulation=shape.accumulation,
+        role=Role.CANDIDATE,
+        schedule=schedule,
+        interleave=interleave,
+        recompute=recompute,
+        zero=zero,
+        sequence_parallel=parallel,
+        order=DEFAULT_ORDER,
+    )
+
+
+def divisors(number: int) -> list[int]:
+    """The divisors of `number`, ascending."""
+    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
+    return small + [number // k for k in reversed(small) if k * k != number]
+
+
+def tensor_divides(model: Transformer, tensor: int) -> bool:
+    """Whether heads and widths split over `tensor` devices; key/value heads may be copied where they are fewer."""
+    kv = model.kv_heads % tensor == 0 or tensor % model.kv_heads == 0
+    widths = (model.ffn, model.hidden) if model.ffn else (model.hidden,)
+    return model.heads % tensor == 0 and kv and all(width % tensor == 0 for width in widths)
+
+
+def context_divides(workload: Workload, context: int) -> bool:
+    """Whether a causal sequence splits evenly: 2 x context chunks, so that each rank has an early and a late one."""
+    return context == 1 or workload.sequence_length % (2 * context) == 0

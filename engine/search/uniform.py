@@ -1,0 +1,156 @@
+"""Best first through the space of uniform plans: candidates in the order of their step time, priced no earlier than needed.
+
+A plan's lower bound is never above its step time, so a plan whose bound exceeds what was already yielded need not be priced
+before it. Plans that do not fit the device's memory are dropped here, counted by class, and the nearest miss is kept. The
+interface is a lazy sequence: who pulls decides when it is enough.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ..cost import StageMemory
+from ..cost.memory import Fit
+from ..plan import Plan
+from .pricing import PlanPricer
+from .space import UniformSpace
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A plan that does not fit, its stage and by how many bytes its largest rank exceeds the device at the low end."""
+
+    plan: Plan
+    stage: int
+    excess_bytes: int
+    largest_row: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A candidate with what ordering and choosing need; its full price, interval included, is made when it is asked for."""
+
+    plan: Plan
+    seconds: float
+    feasible: Fit
+    memory: tuple[StageMemory, ...]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened on the way: counts only grow. `classes` and `nearest`: plans that do not fit, by class."""
+
+    priced: int = 0
+    bounded: int = 0
+    yielded: int = 0
+    too_large: int = 0
+    cut_off: bool = False
+    classes: Counter[str] = field(default_factory=Counter)
+    nearest: dict[str, Miss] = field(default_factory=dict)
+
+    def note(self, miss: Miss) -> None:
+        """Count a plan that does not fit under its class: ZeRO stage and recompute, what frees memory."""
+        name = f"ZeRO {miss.plan.zero}, recompute {miss.plan.recompute.value}"
+        self.classes[name] += 1
+        known = self.nearest.get(name)
+        if known is None or miss.excess_bytes < known.excess_bytes:
+            self.nearest[name] = miss
+
+
+#: States of a heap entry, in the order in which equal bounds are taken: what is cheaper to settle first.
+_SHAPE, _BOUND, _TIMED = 0, 1, 2
+
+
+def everything(plan: Plan) -> bool:
+    """The whole space."""
+    return True
+
+
+class UniformSearch:
+    """One search over one space. `tally` tells what it took; candidates may be pulled several times, each from the start."""
+
+    def __init__(self, space: UniformSpace, pricer: PlanPricer, *, work_limit: int | None = None) -> None:
+        self.space = space
+        self.pricer = pricer
+        self.work_limit = work_limit
+        self.tally = Tally()
+        self._shape_bounds: list[float] | None = None
+        self._variants: dict[int, list[tuple[Plan, float]]] = {}
+        self._fits: dict[tuple[int, int], Fit] = {}
+        self._seconds: dict[tuple[int, int], float] = {}
+
+    def candidates(self, wanted: Callable[[Plan], bool] = everything) -> Iterator[Found]:
+        """Timed plans that may fit, in the order of their step time.
+
+        `wanted` narrows the space; it is asked again before a plan is priced, so that it may grow stricter on the way. A shape
+        is expanded into its plans when its own bound is reached: microbatches x the longest stage of its quickest variant.
+        """
+        heap: list[tuple[float, int, int, int]] = [
+            (bound, _SHAPE, number, 0) for number, bound in enumerate(self._bounds_of_shapes())
+        ]
+        heapq.heapify(heap)
+        while heap:
+            _, state, number, variant = heapq.heappop(heap)
+            if state == _SHAPE:
+                for index, (plan, bound) in enumerate(self._expanded(number)):
+                    if wanted(plan):
+                        heapq.heappush(heap, (bound, _BOUND, number, index))
+                continue
+            plan = self._variants[number][variant][0]
+            if not wanted(plan):
+                continue
+            key = number, variant
+            if state == _TIMED:
+                self.tally.yielded += 1
+                yield Found(plan, self._seconds[key], self._fits[key], self.pricer.ledger(plan))
+                continue
+            if self._fit(key, plan) == "no":
+                continue
+            if self.work_limit is not None and self.tally.priced >= self.work_limit and key not in self._seconds:
+                self.tally.cut_off = True
+                return
+            heapq.heappush(heap, (self._time(key, plan), _TIMED, number, variant))
+
+    def exhaust_memory(self) -> None:
+        """Judge the memory of every plan of the space, so that the nearest miss is that of all of it."""
+        for number, shape in enumerate(self.space.shapes):
+            for variant, plan in enumerate(self.space.variants(shape)):
+                self._fit((number, variant), plan)
+
+    def _bounds_of_shapes(self) -> list[float]:
+        if self._shape_bounds is None:
+            self._shape_bounds = [
+                min(self.pricer.stage_bound(plan) for plan in self.space.quickest(shape)) for shape in self.space.shapes
+            ]
+        return self._shape_bounds
+
+    def _expanded(self, number: int) -> list[tuple[Plan, float]]:
+        known = self._variants.get(number)
+        if known is None:
+            plans = self.space.variants(self.space.shapes[number])
+            known = self._variants[number] = [(plan, self.pricer.bound(plan)) for plan in plans]
+            self.tally.bounded += len(known)
+        return known
+
+    def _fit(self, key: tuple[int, int], plan: Plan) -> Fit:
+        """Whether a plan fits; one that does not is counted by its class, and the nearest miss is kept."""
+        known = self._fits.get(key)
+        if known is None:
+            ledger = self.pricer.ledger(plan)
+            known = self._fits[key] = self.pricer.fit(plan, ledger)
+            if known == "no":
+                self.tally.too_large += 1
+                stage, excess = self.pricer.excess(plan, ledger)
+                row = max(ledger[stage].rows, key=lambda row: row.bytes).name
+                self.tally.note(Miss(plan, stage, excess, row))
+        return known
+
+    def _time(self, key: tuple[int, int], plan: Plan) -> float:
+        known = self._seconds.get(key)
+        if known is None:
+            self.tally.priced += 1
+            known = self._seconds[key] = self.pricer.seconds(plan)
+        return known

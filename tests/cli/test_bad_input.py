@@ -1,0 +1,142 @@
+"""Whatever bytes a proposal is made of, the command says in one message what is wrong, ends with 2, and writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PLANPROOF = [sys.executable, "-m", "planproof.cli"]
+HEAD = "planproof: 1\n"
+
+TEXTS = {
+    "empty": (b"", "empty"),
+    "only a comment": (b"# nothing\n", "empty"),
+    "binary": (bytes(range(256)) * 8, ""),
+    "not UTF-8": (b"planproof: 1\nproposal: {title: \xff\xfe}\n", "UTF-8"),
+    "a list": (b"- 1\n- 2\n", "mapping"),
+    "deeply nested": (b"planproof: 1\nmodel: " + b"[" * 5000 + b"]" * 5000, "deep"),
+    "a bomb of aliases": (
+        b"planproof: 1\na: &a [x, x, x, x, x, x, x, x, x, x]\n"
+        + b"".join(b"%c: &%c [%s]\n" % (97 + k, 97 + k, b", ".join([b"*%c" % (96 + k)] * 10)) for k in range(1, 9)),
+        "alias",
+    ),
+    "a tab": (b"planproof: 1\nmodel:\n\ttransformer: {}\n", "tab"),
+    "a duplicate key": (b"planproof: 1\nlayouts: all\nlayouts: all\n", "layouts"),
+    "an unknown key": (b"planproof: 1\nworklaod: {}\n", "did you mean 'workload'"),
+    "a wrong unit": (b"planproof: 1\ncluster: {fabric: {bandwidth: 50 GiB}}\n", "is a unit of bytes"),
+    "no unit": (b"planproof: 1\ncluster: {fabric: {bandwidth: 50}}\n", "has no unit"),
+    "zero": (b"planproof: 1\ncluster: {nodes: {count: 0}}\n", "too small"),
+    "negative": (b"planproof: 1\nworkload: {sequence_length: -4}\n", "too small"),
+    "NaN": (b"planproof: 1\nworkload: {dropout: .nan}\n", ""),
+    "1e30": (b"planproof: 1\ncluster: {fabric: {latency: 1e30 s}}\n", "outside what can be"),
+    "10^30 layers": (b"planproof: 1\nmodel: {transformer: {layers: 1000000000000000000000000000000}}\n", "too large"),
+    "outside the repository": (b"planproof: 1\nprofile: {file: ../../../../etc/passwd}\n", "leaves the repository"),
+    "an absolute path": (b"planproof: 1\nprofile: {file: /etc/passwd}\n", "/etc/passwd"),
+    "a URL": (b"planproof: 1\nprofile: {file: 'https://example.org/p.csv'}\n", "https://example.org/p.csv"),
+    "a missing file": (b"planproof: 1\nprofile: {file: nowhere.csv}\n", "does not exist"),
+    "an unknown device": (b"planproof: 1\ncluster: {nodes: {count: 2, type: dgx_h1000}}\n", "dgx_h100"),
+}
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PLANPROOF, *arguments], cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, "NO_COLOR": "1"}
+    )
+
+
+def main(
+    arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str, str]:
+    """The command in this process: exit status, standard output, standard error."""
+    from planproof.cli import main as command
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["planproof", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        command()
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_bad_file_is_one_message_and_nothing_is_written(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw, said = TEXTS[name]
+    (tmp_path / "p.yaml").write_bytes(raw)
+    status, out, err = main(["review", "p.yaml", "-o", "record.md"], tmp_path, monkeypatch, capsys)
+    assert status == 2
+    assert out == ""
+    assert err.startswith("error: p.yaml:")
+    assert said in err
+    assert "Traceback" not in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.yaml"]
+
+
+@pytest.mark.parametrize("name", ["a wrong unit", "a duplicate key", "outside the repository"])
+def test_with_json_the_error_is_one_object_with_its_place(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.yaml").write_bytes(TEXTS[name][0])
+    status, out, _ = main(["review", "p.yaml", "--format", "json"], tmp_path, monkeypatch, capsys)
+    error = json.loads(out)["error"]
+    assert status == 2
+    assert {"code", "message", "path", "line", "column"} <= set(error)
+    assert error["path"] == "p.yaml"
+    assert error["line"] >= 2
+    assert error["column"] >= 1
+
+
+@pytest.mark.parametrize("command", ["review", "lint", "estimate", "facts"])
+def test_a_path_that_is_no_file_is_said_at_once(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe", "nowhere.yaml", "/dev/zero"):
+        status, _, err = main([command, name], tmp_path, monkeypatch, capsys)
+        assert status == 2
+        assert name in err
+
+
+def test_a_file_of_100_mb_is_refused_without_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open(tmp_path / "p.yaml", "wb") as big:
+        big.write(b"planproof: 1\n")
+        big.truncate(100 * 2**20)
+    status, _, err = main(["review", "p.yaml"], tmp_path, monkeypatch, capsys)
+    assert status == 2
+    assert "104,857,600 bytes; the limit is 1,048,576" in err
+
+
+def test_good_files_among_bad_ones_are_still_linted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "good.yaml").write_text(HEAD)
+    (tmp_path / "bad.yaml").write_text("nonsense: [")
+    status, out, err = main(["lint", "bad.yaml", "good.yaml"], tmp_path, monkeypatch, capsys)
+    assert status == 2
+    assert "bad.yaml" in err
+    assert "good.yaml" in out
+
+
+def test_an_unknown_command_or_option_is_a_usage_error(tmp_path: Path) -> None:
+    for arguments in (["reviw"], ["review", "--formt", "json", "x"], ["review"], ["explain", "NOP999"]):
+        done = run(*arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m planproof.cli rules list | head -1", shell=True, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "Traceback" not in done.stderr
