@@ -133,10 +133,11 @@ def examine(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact] = ())
     case = resolve(loaded, opened.library)
     base = [*case_facts(case, opened.options.as_of), *extra]
     stated = [fact for plan in case.plans for fact in plan_facts(case, plan)]
-    facts, findings, skipped = _run(opened, LINT_BEFORE, [*base, *stated], [])
-    shut = closures(findings)
-    ledgers, sized = _memory(case, shut)
-    facts, findings, late = _run(opened, LINT_AFTER, [*facts, *sized], findings)
+    with opened.gate.batch():
+        facts, findings, skipped = _run(opened, LINT_BEFORE, [*base, *stated], [])
+        shut = closures(findings)
+        ledgers, sized = _memory(case, shut)
+        facts, findings, late = _run(opened, LINT_AFTER, [*facts, *sized], findings)
     return Examination(
         case, tuple(base), facts, tuple(findings), closures(findings), ledgers, (*skipped, *late)
     )
@@ -169,6 +170,7 @@ def _memory(case: Case, shut: Closures) -> tuple[dict[str, tuple[StageMemory, ..
 def review(path: str | Path, options: Options | None = None) -> Review:
     """The whole review of the proposal at `path`. Raises PlanproofError for what cannot be judged."""
     with session(options) as opened:
+        opened.gate.start()
         return review_loaded(load_proposal(path), opened)
 
 
@@ -214,7 +216,7 @@ def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact]
             skipped=tuple(phase.value for phase in skipped),
             desk=desk,
             outcome=outcome,
-            rules=tuple(rule.id for rule in opened.catalogue.rules),
+            rules=tuple(opened.catalogue.rules),
             rules_digest=opened.catalogue.digest,
             as_of=opened.options.as_of.isoformat() if opened.options.as_of else None,
             version=version("planproof"),
@@ -234,7 +236,8 @@ def _search(desk: Desk, examined: Examination, opened: Session, shut: Closures) 
         """The rules that close something for a plan that the search made; the rules are those that judge stated plans."""
         found = plan_case(plan)
         facts = [*examined.base, *plan_facts(examined.case, found, found=True), *memory_facts(plan, "", ledger)]
-        _, findings, _ = _run(opened, GATED, facts, [])
+        with opened.gate.batch():
+            _, findings, _ = _run(opened, GATED, facts, [])
         links = closures(findings).links
         return tuple(sorted({link.rule for (scope, _), row in links.items() if scope == plan.name for link in row}))
 
@@ -246,6 +249,7 @@ def lint_each(paths: Iterable[str], options: Options | None = None) -> Iterator[
     from .report.lint_report import from_examination
 
     with session(options) as opened:
+        opened.gate.start()
         for path in paths:
             try:
                 yield path, from_examination(examine(load_proposal(path), opened))

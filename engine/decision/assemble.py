@@ -10,7 +10,7 @@ from ..cost import Priced, StageMemory
 from ..cost.memory import feasible
 from ..facts import Fact, of_kind
 from ..facts.from_case import evidence, gaps
-from ..inference import Finding
+from ..inference import Finding, Rule
 from ..plan import Plan, Role, describe, simplicity
 from ..proposal import Case
 from ..quantity import Estimate
@@ -47,7 +47,7 @@ class Material:
     skipped: tuple[str, ...]
     desk: Desk | None
     outcome: Outcome | None
-    rules: tuple[str, ...]
+    rules: tuple[Rule, ...]
     rules_digest: str
     as_of: str | None
     version: str
@@ -69,6 +69,7 @@ def decide(material: Material) -> Review:
     submitted = case.with_role(Role.SUBMITTED) or case.with_role(Role.REFERENCE)
     against = next((one for one in candidates if submitted and one.plan.name == submitted.name), None)
     effects: Mapping[str, float] = {}
+    found = {finding.rule_id for finding in material.findings}
     if desk is not None and recommended is not None and recommended.priced is not None:
         effects = effects_of(desk.pricer.pricer, recommended.priced)
     return Review(
@@ -98,6 +99,7 @@ def decide(material: Material) -> Review:
         verification=verification_of(case, recommended, against),
         digests=_digests(material),
         rules=len(material.rules),
+        sources={rule.id: rule.source for rule in material.rules if rule.id in found},
         produced_with={
             "planproof": material.version,
             "evaluators": dict(material.evaluators),

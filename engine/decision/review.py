@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from ..cost import Priced, StageMemory
 from ..inference import Finding
+from ..inference.rule import Source
 from ..plan import Plan
 from ..proposal import Assumed, Case, Evidence, Missing
 from ..quantity import Estimate
@@ -172,6 +173,8 @@ class Review:
     verification: tuple[Measurement, ...]
     digests: Mapping[str, str]
     rules: int
+    #: Why each rule exists, by rule id, for those that found something.
+    sources: Mapping[str, tuple[Source, ...]] = field(default_factory=dict)
     produced_with: Mapping[str, object] = field(default_factory=dict, compare=False)
 
     def candidate(self, id_: str | None) -> Candidate | None:

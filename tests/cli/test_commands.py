@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-
 from planproof.cli.main import COMMANDS, root
 
 PROPOSAL = Path(__file__).parent.parent.parent / "examples" / "smallest" / "proposal.yaml"
@@ -55,7 +54,7 @@ def test_facts_of_one_kind_are_those_of_that_kind() -> None:
 
 def test_explain_shows_the_facts_that_a_rule_bound() -> None:
     listed = json.loads(run("rules", "list", "--format", "json", "--phase", "evidence")[1])
-    contention = next(rule["id"] for rule in listed if rule["file"].endswith("contention.yaml") and "changing" not in rule["file"])
+    contention = next(rule["id"] for rule in listed if rule["file"].endswith("evidence/contention.yaml"))
     status, out = run("explain", contention, "--file", str(REFUSED))
     assert status == 0
     assert "fires 1 time" in out

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from planproof.decision.selection import PRICE_OF_SIMPLICITY, fallback, select
 from planproof.plan import Mesh, Plan, Schedule, even_stages, simplicity
 from planproof.quantity import Dimension, Estimate, Grade

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from planproof.plan import Mesh, Plan, Recompute, Role, Schedule, Stage, describe, even_stages, simplicity, to_dict
 
 

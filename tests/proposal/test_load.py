@@ -9,7 +9,6 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-
 from planproof.document import parse_document
 from planproof.errors import InputError
 from planproof.plan import Recompute, Schedule
@@ -134,6 +133,6 @@ def test_no_data_raises_anything_but_an_input_error(data: dict[str, object]) -> 
     text = json.dumps({"planproof": 1} | data)
     try:
         validate(parse_document(text.encode(), "p.json"))
-    except InputError as error:
-        assert error.message
-        assert error.place.file == "p.json"
+    except InputError as refused:
+        assert refused.message
+        assert refused.place.file == "p.json"

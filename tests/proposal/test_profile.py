@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from planproof.errors import DataError, PlanproofError
 from planproof.plan import Mesh
 from planproof.proposal import read_profile
@@ -92,5 +91,5 @@ def test_a_wrong_row_is_named_with_its_line(raw: bytes, line: int, said: str) ->
 def test_no_bytes_raise_anything_but_our_error(raw: bytes) -> None:
     try:
         assert read_profile(raw, "a.csv").rows
-    except PlanproofError as error:
-        assert error.place.file == "a.csv"
+    except PlanproofError as refused:
+        assert refused.place.file == "a.csv"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from planproof.errors import InputError
 from planproof.hardware import open_library
 from planproof.plan import Mesh, to_dict

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from planproof.cluster import Cluster, Nodes, Tier
 from planproof.hardware import load_node
 from planproof.model import Attention, MixtureOfExperts, Optimizer, Precision, Transformer, Workload

@@ -1,0 +1,73 @@
+"""Writing a result to a file: whole or not at all. Knows nothing of what it writes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import UsageError
+
+
+def write_whole(path: str | os.PathLike[str], text: str, *, overwrite: bool = True) -> None:
+    """Write `text` as UTF-8 to `path`, which holds the old content or the new at every moment, never a part.
+
+    A link is followed, so that the file it names is replaced and the link stays; a device or pipe (`/dev/stdout`) is
+    written to. Raises UsageError where that cannot be done, or where `path` exists and `overwrite` is false.
+    """
+    shown = os.fspath(path)
+    try:
+        target = Path(os.path.realpath(path))
+        mode = target.stat().st_mode if target.exists() else None
+        if mode is not None and stat.S_ISDIR(mode):
+            raise UsageError(f"'{shown}' is a folder", code="usage.output", remedy="Name a file in it.")
+        if mode is not None and not stat.S_ISREG(mode):
+            target.write_text(text, encoding="utf-8")
+            return
+        if mode is not None and not overwrite:
+            raise _exists(shown)
+        _replace(target, text, mode, overwrite)
+    except FileExistsError:
+        raise _exists(shown) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UsageError(
+            f"'{shown}' cannot be written: {reason}",
+            code="usage.output",
+            remedy="Name a file in a folder that exists and that you may write to.",
+        ) from None
+
+
+def _replace(target: Path, text: str, mode: int | None, overwrite: bool) -> None:
+    """Write a neighbour of `target`, then give it the name: both are steps that the file system does at once."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, stat.S_IMODE(mode) if mode is not None else _usual_mode())
+        if overwrite:
+            os.replace(name, target)
+        else:
+            os.link(name, target)  # unlike a rename it fails where somebody else was faster
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _usual_mode() -> int:
+    """The mode that a new file gets here; asking for the mask is only possible by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _exists(shown: str) -> UsageError:
+    return UsageError(
+        f"'{shown}' exists already, and was left as it is",
+        code="usage.exists",
+        remedy="Choose another name, or allow it to be replaced with --force.",
+    )
