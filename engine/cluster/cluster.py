@@ -23,10 +23,12 @@ class Nodes:
 
     @property
     def device(self) -> DeviceSheet:
+        """The type of their devices."""
         return self.sheet.device
 
     @property
     def devices(self) -> int:
+        """Devices of all of them."""
         return self.count * self.sheet.devices
 
 
@@ -69,10 +71,12 @@ class Cluster:
 
     @property
     def devices(self) -> int:
+        """Devices of the whole cluster."""
         return sum(group.devices for group in self.nodes)
 
     @property
     def homogeneous(self) -> bool:
+        """Whether all devices are of one type."""
         return len({group.sheet.device.name for group in self.nodes}) == 1
 
     @property
@@ -82,6 +86,7 @@ class Cluster:
 
     @property
     def devices_per_node(self) -> int:
+        """Devices of a node of the first kind."""
         return self.nodes[0].sheet.devices
 
     @property

@@ -91,12 +91,11 @@ def rule_on(
         return Ruling(
             Verdict.CONDITIONAL,
             None,
-            f"Conditional: {plan} is the plan to run, once {count} condition{'s are' if count > 1 else ' is'} settled.",
+            f"Conditional: the plan to run is {plan}, once {count} condition{'s are' if count > 1 else ' is'} settled.",
             reasons,
         )
-    return Ruling(
-        Verdict.SUPPORTED, None, f"Supported: {plan}; what decides is measured or published, no counter-signal is open.", ()
-    )
+    sentence = f"Supported: the plan to run is {plan}; what decides is measured or published, no counter-signal is open."
+    return Ruling(Verdict.SUPPORTED, None, sentence, ())
 
 
 def conditions_of(facts: Iterable[Fact], findings: Sequence[Finding], recommended: Candidate | None) -> tuple[Condition, ...]:
@@ -119,7 +118,7 @@ def conditions_of(facts: Iterable[Fact], findings: Sequence[Finding], recommende
             more = f" and {len(weak) - 6} more" if len(weak) > 6 else ""
             found["deciding_quantities"] = Condition(
                 "deciding_quantities",
-                f"{len(weak)} quantities that decide are neither measured nor published: {shown}{more}",
+                f"{len(weak)} quantities that decide are neither measured nor published: {shown}{more}.",
                 "See the missing evidence, in the order of its effect.",
             )
     return tuple(found.values())

@@ -22,6 +22,7 @@ class Schedule(StrEnum):
 
     @property
     def rank(self) -> int:
+        """0 for the simplest schedule."""
         return list(Schedule).index(self)
 
 
@@ -81,6 +82,7 @@ class Stage:
 
     @property
     def layers(self) -> int:
+        """How many layers the stage holds."""
         return self.last - self.first + 1
 
 
@@ -127,6 +129,7 @@ class Plan:
 
     @property
     def same_meshes(self) -> bool:
+        """Whether every stage has the same mesh."""
         return len({stage.mesh for stage in self.stages}) == 1
 
     @property

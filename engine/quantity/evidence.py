@@ -59,6 +59,7 @@ class Quantity:
 
     @property
     def grade(self) -> Grade:
+        """On whose word it stands."""
         return self.provenance.grade
 
     def __str__(self) -> str:
