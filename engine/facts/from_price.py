@@ -89,6 +89,8 @@ def measured_memory_facts(case: Case, plan: PlanCase) -> Iterator[Fact]:
             first_layer=max(0, rows[0].first - offset),
             last_layer=min(case.model.layers - 1, rows[-1].last - offset),
             sum_bytes=total,
+            sum_mib=round(total / 2**20),
+            capacity_mib=round(capacity / 2**20),
             capacity_bytes=round(capacity),
             excess_bytes=total - round(capacity),
             rows=len(rows),

@@ -171,6 +171,8 @@ OF_PLAN: tuple[Kind, ...] = (
             "first_layer": whole("First layer."),
             "last_layer": whole("Last layer."),
             "sum_bytes": whole("Sum over the layers, or the stage's own row."),
+            "sum_mib": whole("The same in MiB, the unit of profiles and device tools."),
+            "capacity_mib": whole("Capacity of one device in MiB."),
             "capacity_bytes": whole("Of one device."),
             "excess_bytes": whole("Sum less capacity; positive where it does not fit."),
             "rows": whole("Rows of the profile that were used."),

@@ -132,3 +132,12 @@ def test_what_is_asked_of_a_candidate_falls_on_it_alone() -> None:
         for conclusion in rule.concludes:
             if conclusion.kind == "closed":
                 assert "plan" in dict(conclusion.values), rule.id
+
+
+@pytest.mark.parametrize("rule_id", ["PRO003", "PRO004", "PRO005"])
+def test_a_column_that_is_wrong_throughout_is_told_once(rule_id: str, bench: Bench) -> None:
+    rule = next(rule for rule in RULES if rule.id == rule_id)
+    for example in rule.fires:
+        raw, path = example_text(example)
+        found = bench.findings(raw, path, rule.phase, example.facts)
+        assert [finding.rule_id for finding in found].count(rule_id) == 1
