@@ -1,4 +1,7 @@
-"""Estimated beside published step times of GPT-3 shapes on A100, with nothing fitted to them.
+"""Estimated beside published step times of GPT-3 shapes on A100.
+
+No parameter was fitted to these rows alone; the A100 data sheet's efficiencies come from fits to published iteration times
+that the Megatron-LM papers' tables were among, so the rows are not unseen.
 
     python bench/gpt3_published.py [--json]
 

@@ -230,12 +230,13 @@ def _search(desk: Desk, examined: Examination, opened: Session, shut: Closures) 
     """Pull candidates from the search and gate each, until one stands and the ties with it are known."""
 
     from .facts.from_plan import plan_case
-    from .facts.from_price import memory_facts
+    from .facts.from_price import measured_memory_facts, memory_facts
 
     def stands(plan: Plan, ledger: Sequence[StageMemory]) -> tuple[str, ...]:
         """The rules that close something for a plan that the search made; the rules are those that judge stated plans."""
         found = plan_case(plan)
         facts = [*examined.base, *plan_facts(examined.case, found, found=True), *memory_facts(plan, "", ledger)]
+        facts += measured_memory_facts(examined.case, found)
         with opened.gate.batch():
             _, findings, _ = _run(opened, GATED, facts, [])
         links = closures(findings).links

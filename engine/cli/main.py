@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from ..errors import PlanproofError
+from ..errors import Place, PlanproofError
 
 #: Command -> (module, one line of help). The module has a click command of the command's name.
 COMMANDS = {
@@ -90,6 +90,11 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141 if os.name == "posix" else 1)
+    except OSError as error:
+        if "--debug" in arguments:
+            raise
+        what = error.strerror or str(error)
+        _fail(2, "output", PlanproofError(f"cannot read or write: {what}", place=Place(error.filename)), arguments)
     except Exception as error:
         if "--debug" in arguments:
             raise

@@ -54,7 +54,8 @@ def closed_form(
     """Seconds of one step's pipeline, `transfers` one way between neighbours.
 
     gpipe: exact, also for uneven stages with transfers no longer than the longest task (else the channel is the
-    bottleneck and stands in its place). 1f1b: never below the simulation, exact for equal stages without transfers.
+    bottleneck and stands in its place). 1f1b: exact for equal stages without transfers; 0.87 to
+    1.32 of the simulation over 60,000 random pipelines whose tasks are up to 16 times apart, below it in 1 of 120.
     Interleaved and zb_h1: exact for equal stages without transfers, within about 15 % otherwise. Fewer microbatches
     than stages never reach the steady state: the forms then count what one group of them needs.
     """

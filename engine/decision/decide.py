@@ -144,12 +144,14 @@ def needs_of(case: Case, effects: Mapping[str, float], measured: bool) -> tuple[
         rows.append(
             Need(gap.item, f"missing: {gap.what}", HOW.get(gap.item, gap.how), gap.path, None, effects.get(gap.item))
         )
+    memory = case.profile is not None and any(row.memory or row.state for row in case.profile.rows)
+    replaced = (*(_REPLACED_BY_STAGES if measured else ()), *(_REPLACED_BY_MEMORY if measured and memory else ()))
     weakest: dict[str, Need] = {}
     for item in evidence(case):
         grade = item.quantity.grade
         if grade.rank <= Grade.PUBLISHED.rank or item.item in missing_items:
             continue
-        if measured and item.item in (*_REPLACED_BY_STAGES, *_REPLACED_BY_MEMORY):
+        if item.item in replaced:
             continue
         text = f"{grade.value}: {item.name}"
         need = Need(item.item, text, HOW.get(item.item, "its source"), item.path, grade.value, effects.get(item.item))
@@ -259,7 +261,7 @@ def _high(estimate: Estimate) -> str:
 
 
 def _lower(title: str) -> str:
-    return title[:1].lower() + title[1:] if title[1:2].islower() else title
+    return title[:1].lower() + title[1:] if title[1:2].islower() or title[1:2] == " " else title
 
 
 def _joined(parts: Sequence[str]) -> str:

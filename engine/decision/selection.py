@@ -105,7 +105,7 @@ def fallback(
         if found.feasible == "yes" and (id(found) in standing or not stands(found)):
             return found, ""
     if not seen:
-        return None, "no plan of the declared space with a smaller simplicity tuple fits the memory"
+        return None, "no plan of the declared space has a smaller simplicity tuple and fits the memory"
     return None, "every simpler plan of the declared space that may fit is at risk or falls by a rule"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -47,16 +47,24 @@ class Library:
     """The shipped sheets and those `added` by a user. A user's sheet is found before a shipped one of the same name."""
 
     added: tuple[AddedSheet, ...] = ()
+    #: Sheets that were read already, by kind and name: a sheet does not change while a library is open.
+    _read: dict[tuple[str, str], DeviceSheet | NodeSheet] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def device(self, name: str) -> DeviceSheet:
         """The sheet of the device `name`. InputError where none has that name; DataError where the sheet is wrong."""
-        document, origin = self._find("device", name)
-        return read_device(document, origin)
+        known = self._read.get(("device", name))
+        if not isinstance(known, DeviceSheet):
+            document, origin = self._find("device", name)
+            known = self._read["device", name] = read_device(document, origin)
+        return known
 
     def node(self, name: str) -> NodeSheet:
         """The sheet of the node type `name`, with that of its device. Errors as for `device`."""
-        document, origin = self._find("node", name)
-        return read_node(document, origin, self.device)
+        known = self._read.get(("node", name))
+        if not isinstance(known, NodeSheet):
+            document, origin = self._find("node", name)
+            known = self._read["node", name] = read_node(document, origin, self.device)
+        return known
 
     def names(self, kind: str) -> tuple[str, ...]:
         """The names of all sheets of `kind`, sorted; a shipped sheet that is replaced gives its place to the other."""

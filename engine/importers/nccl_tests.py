@@ -1,4 +1,4 @@
-"""Reads what nccl-tests and rccl-tests print, and defines the log that other importers of measured collectives return.
+"""Reads what nccl-tests and rccl-tests print.
 
 Vocabulary: a *run* is one table with what stands above and below it; a *row* is one message size, out of place or in
 place; *algbw* is size over time, *busbw* algbw times the operation's factor of the number of ranks. nccl-tests prints
@@ -19,17 +19,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 from types import MappingProxyType
 
+from .collective_log import OPERATIONS, REDUCING, ROOTED, WHOLE_COUNT, CollectiveLog, Row, bus_factor
 from .text_table import Gap, Interval, Line, cleaned, foreign, lines_of, listed, printed, several, shown, whole
 
 TOOL = "nccl-tests"
 _EXPECTED = "the output of one nccl-tests program: its parameters, `# Using devices`, the table, `# Avg bus bandwidth`"
-_ROOTED = frozenset({"broadcast", "gather", "reduce", "scatter"})
-_REDUCING = frozenset({"all_reduce", "reduce", "reduce_scatter"})
-_WHOLE_COUNT = frozenset({"all_reduce", "broadcast", "reduce", "sendrecv"})  # the others print the count of one rank
-_OPERATIONS = _ROOTED | _REDUCING | _WHOLE_COUNT | {"all_gather", "alltoall"}
 _TYPE_BYTES: Mapping[str, int] = MappingProxyType(
     {"int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "half": 2, "bfloat16": 2}
     | {"int32": 4, "uint32": 4, "int": 4, "float": 4, "int64": 8, "uint64": 8, "double": 8}
@@ -54,93 +50,9 @@ _RATIOS_AT_MOST = 500  # of the last rows, where messages are large and digits m
 _RANKS_AT_MOST = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One measurement. `wrong`: the number of wrong elements, None where the tool did not count. `line` is from 1."""
-
-    size_bytes: int
-    count: int | None
-    time_s: float
-    algbw_bytes_per_s: float
-    busbw_bytes_per_s: float
-    in_place: bool
-    wrong: int | None
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class CollectiveLog:
-    """What one run says. None is what it does not say and what cannot be concluded without doubt.
-
-    `ranks` and `nodes` are those of one collective, also where the ranks were split into groups. `complete` is true
-    where nothing between the first row and the end of the run is missing, refused or wrong. `average_busbw` is the
-    tool's own mean, in bytes a second. `line` is where the table begins.
-    """
-
-    operation: str | None
-    ranks: int | None
-    nodes: int | None
-    datatype: str | None
-    tool: str
-    rows: tuple[Row, ...]
-    complete: bool
-    gaps: tuple[Gap, ...]
-    average_busbw: float | None
-    notes: tuple[str, ...]
-    line: int
-
-
-def bus_factor(operation: str, ranks: int) -> float:
-    """busbw over algbw of an operation among n `ranks`: 2(n-1)/n, (n-1)/n or 1; ValueError where it is not known.
-
-    Source: nccl-tests doc/PERFORMANCE.md.
-    """
-    if operation not in _OPERATIONS:
-        raise ValueError(operation)
-    if operation == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    return 1.0 if operation in _WHOLE_COUNT else (ranks - 1) / ranks
-
-
 def failure(lines: Sequence[Line]) -> Line | None:
     """The first line that a failed program or its launcher leaves, or None."""
     return next((line for line in lines if _FAILED.search(line.text)), None)
-
-
-def interpolate(log: CollectiveLog, size_bytes: int) -> float | None:
-    """Seconds that the measured collective takes for `size_bytes`; None outside the measured sizes.
-
-    Out-of-place rows are used, in-place ones where there are no others, rows with wrong results never. Repeats of a
-    size count by their median. Between sizes the curve is straight in log size and log time. It never falls: where a
-    larger message was measured faster, the neighbours are pooled to their geometric mean (pool adjacent violators).
-    """
-    usable = [row for row in log.rows if row.size_bytes > 0 and row.time_s > 0 and not row.wrong]
-    chosen = [row for row in usable if not row.in_place] or usable
-    repeats: dict[int, list[float]] = {}
-    for row in chosen:
-        repeats.setdefault(row.size_bytes, []).append(row.time_s)
-    sizes = sorted(repeats)
-    if not sizes or not sizes[0] <= size_bytes <= sizes[-1]:
-        return None
-    times = _never_falling([math.log(median(repeats[size])) for size in sizes])
-    if size_bytes == sizes[-1]:
-        return math.exp(times[-1])
-    index = next(index for index in range(len(sizes) - 1) if size_bytes < sizes[index + 1])
-    low, high = math.log(sizes[index]), math.log(sizes[index + 1])
-    share = (math.log(size_bytes) - low) / (high - low)
-    return math.exp(times[index] + share * (times[index + 1] - times[index]))
-
-
-def _never_falling(values: Sequence[float]) -> list[float]:
-    """The non-decreasing sequence nearest to `values` in least squares (pool adjacent violators)."""
-    pools: list[tuple[float, int]] = []
-    for value in values:
-        total, count = value, 1
-        while pools and pools[-1][0] / pools[-1][1] > total / count:
-            before, many = pools.pop()
-            total, count = total + before, count + many
-        pools.append((total, count))
-    return [total / count for total, count in pools for _ in range(count)]
 
 
 def recognises(text: str) -> bool:
@@ -386,7 +298,7 @@ def _program(lines: Sequence[Line], gaps: list[Gap]) -> str | None:
     """The operation that the run's own lines name: the tool's line first, otherwise a command that starts it."""
     starting = [match for line in lines if (match := _STARTING.search(line.text))]
     texts = [match[1] for match in starting] or [line.text for line in lines if "_perf" in line.text]
-    names = {match[1] for text in texts for match in _PROGRAM.finditer(text)} & _OPERATIONS
+    names = {match[1] for text in texts for match in _PROGRAM.finditer(text)} & OPERATIONS
     if len(names) > 1:
         gaps.append(Gap(f"the run names several programs: {listed(sorted(names))}", None, "one program a run"))
         return None
@@ -443,12 +355,12 @@ def _conclude(
         ranks = _all_reduce_ranks(ratios)
     fitting = {
         operation
-        for operation in _OPERATIONS
+        for operation in OPERATIONS
         if len({rooted for _, rooted in shapes}) == 1
-        and any(rooted == (operation in _ROOTED) for _, rooted in shapes)
-        and (operation == "sendrecv" or all(reduces == (operation in _REDUCING) for reduces, _ in shapes))
+        and any(rooted == (operation in ROOTED) for _, rooted in shapes)
+        and (operation == "sendrecv" or all(reduces == (operation in REDUCING) for reduces, _ in shapes))
         and telling.get(operation, True)
-        and (per_rank is None or per_rank == (1 if operation in _WHOLE_COUNT or not ranks else ranks))
+        and (per_rank is None or per_rank == (1 if operation in WHOLE_COUNT or not ranks else ranks))
         and (ranks is None or _allowed(ratios, bus_factor(operation, ranks)))
     }
     if program is not None and program not in fitting and readings:

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from .nccl_tests import CollectiveLog, Row, bus_factor, failure
+from .collective_log import CollectiveLog, Row, bus_factor
+from .nccl_tests import failure
 from .text_table import Gap, Interval, Line, cleaned, foreign, lines_of, listed, printed, several, shown, whole
 
 TOOL = "torch-allreduce"

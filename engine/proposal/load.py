@@ -159,6 +159,12 @@ def schema() -> dict[str, Any]:
     body["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     body["required"] = ["planproof"]
     body["title"] = "planproof proposal"
+    definitions = body["$defs"]
+    # What the loader takes beside the canonical form: one mapping for a list of them, a name for an optimizer.
+    for section, key in (("ClusterDescription", "nodes"), ("ClusterDescription", "fabric")):
+        options = definitions[section]["properties"][key]["anyOf"]
+        options.insert(0, dict(options[0]["items"]))
+    definitions["WorkloadChoice"]["properties"]["optimizer"]["anyOf"].insert(0, {"type": "string"})
     return body
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 from ..cluster import Collective
 from ..importers import nccl_tests, nvidia_topo, rocm_smi, torch_allreduce
+from ..importers.collective_log import CollectiveLog as MeasuredLog
+from ..importers.collective_log import curve
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .case import NodeCase, TopologyFile
 from .collector import Collector
@@ -69,21 +69,17 @@ def measured_collectives(logs: list[CollectiveLog], collect: Collector) -> tuple
 
 
 def _collective(
-    run: nccl_tests.CollectiveLog, path: str, name: str, date: str | None, collect: Collector
+    run: MeasuredLog, path: str, name: str, date: str | None, collect: Collector
 ) -> Collective | None:
-    """One measured run as a curve: out-of-place rows where there are any, the median time of each size."""
-    kept = [row for row in run.rows if not row.in_place] or list(run.rows)
-    times: dict[int, list[float]] = {}
-    for row in kept:
-        times.setdefault(row.size_bytes, []).append(row.time_s)
-    if run.operation is None or not run.ranks or not times:
+    """One measured run as a curve: see `curve`."""
+    points = curve(run)
+    if run.operation is None or not run.ranks or not points:
         return None
     provenance = Provenance(
-        Grade.MEASURED, f"{run.operation} over {run.ranks} devices", name, kept[0].line, date, path
+        Grade.MEASURED, f"{run.operation} over {run.ranks} devices", name, run.rows[0].line, date, path
     )
-    quantity = Quantity(max(row.busbw_bytes_per_s for row in kept), Dimension.BANDWIDTH, provenance)
+    quantity = Quantity(max(row.busbw_bytes_per_s for row in run.rows if not row.wrong), Dimension.BANDWIDTH, provenance)
     collect.witness(
         "collective_curves", f"bus bandwidth of {run.operation} over {run.ranks} devices", path, quantity
     )
-    rows = tuple((size, median(found)) for size, found in sorted(times.items()))
-    return Collective(run.operation, run.ranks, run.nodes, rows, quantity)
+    return Collective(run.operation, run.ranks, run.nodes, points, quantity)

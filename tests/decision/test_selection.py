@@ -103,7 +103,7 @@ def test_no_fallback_has_its_reason() -> None:
     best = found(1.0, 1)
     none, reason = fallback(best, source([best]), always)
     assert none is None
-    assert "smaller simplicity tuple" in reason
+    assert "has a smaller simplicity tuple" in reason
     fallen, reason = fallback(found(1.0, 4), source([found(2.0, 1)]), lambda _: ("XYZ001",))
     assert fallen is None
     assert "falls by a rule" in reason

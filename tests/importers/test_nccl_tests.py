@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planproof.errors import DataError, PlanproofError
-from planproof.importers.nccl_tests import CollectiveLog, Row, bus_factor, interpolate, read, read_all, recognises
+from planproof.importers.collective_log import CollectiveLog, Row, bus_factor, interpolate
+from planproof.importers.nccl_tests import read, read_all, recognises
 
 SIZES = [1 << k for k in range(10, 27, 2)]
 SHAPE = {

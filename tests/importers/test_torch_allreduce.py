@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planproof.errors import DataError, PlanproofError
 from planproof.importers import nccl_tests
-from planproof.importers.nccl_tests import CollectiveLog, interpolate
+from planproof.importers.collective_log import CollectiveLog, interpolate
 from planproof.importers.torch_allreduce import read, read_all, recognises
 
 SIZE = 2_000_000_000

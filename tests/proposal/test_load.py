@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given
@@ -116,6 +117,12 @@ def test_the_schema_lists_every_section_and_refuses_unknown_keys() -> None:
     assert body["additionalProperties"] is False
     assert {"model", "workload", "cluster", "plans", "policy"} <= set(body["properties"])
     json.dumps(body)
+
+
+@pytest.mark.parametrize("name", ["llama3-70b-h100", "moe-27b-p3"])
+def test_the_schema_takes_what_the_loader_takes(name: str) -> None:
+    data = parse_document((PROPOSALS / f"{name}.yaml").read_bytes(), "p.yaml").data
+    jsonschema.validate(data, schema())
 
 
 keys = st.sampled_from(
