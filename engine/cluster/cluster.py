@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..hardware import DeviceSheet, NodeSheet
 from ..quantity import Quantity
+from .units import together
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +109,16 @@ class Reach:
         return self.members[-1][0]
 
 
-def reach(cluster: Cluster, size: int, stride: int) -> Reach:
+def reach(cluster: Cluster, size: int, stride: int, world: int | None = None) -> Reach:
     """Which tiers a group of `size` devices, `stride` apart, crosses, and with how many members a unit.
 
-    The group starts at a unit's border, as groups of an axis laid out innermost first do where degrees divide; where they
-    do not, the members a unit are the largest that any unit holds: ceil(span / stride), which is what the slow tier sees
-    at worst.
+    All groups of an axis run at once and the step waits for the last, so where nodes are uneven, or do not divide by the
+    groups, the members are those of the group that is spread most. `world`: the devices that are laid out (all by default).
     """
     members: list[tuple[Tier, int]] = []
     inside = 1
-    for tier in cluster.tiers:
-        here = min(size, max(1, -(-tier.span // stride)))
+    for tier in cluster.tiers[:-1]:
+        here = together(cluster, tier, size, stride, world)
         if here > inside:
             members.append((tier, here))
             inside = here

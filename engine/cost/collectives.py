@@ -1,21 +1,23 @@
 """Seconds of collectives and of messages between stages, on the tiers that a group really crosses.
 
-Vocabulary: *operation* is all_reduce, all_gather, reduce_scatter or all_to_all; a *level* is a tier with the number of
-units that meet on it, so a group of 16 on two islands of 8 has levels 8 and 2; *bus bandwidth* is what one device moves
-a second. `size` is bytes of one device: the buffer of an all-reduce and of an all-to-all, the whole result of an
-all-gather, the whole input of a reduce-scatter. NICs shared by the devices of a node are shared in the tier's bandwidth
-already. Nothing here knows plans or models.
+Vocabulary: *operation* is all_reduce, all_gather, reduce_scatter, all_to_all or broadcast; a *level* is a tier with the
+number of units that meet on it, so a group of 16 on two islands of 8 has levels 8 and 2; *bus bandwidth* is what one
+device moves a second. `size` is bytes of one device: the buffer of an all-reduce, of an all-to-all and of a broadcast, the
+whole result of an all-gather, the whole input of a reduce-scatter. NICs shared by the devices of a node are shared in the
+tier's bandwidth already. Nothing here knows plans or models.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import exp, log, log2, sqrt
 from typing import NamedTuple
 
 from ..cluster.cluster import Cluster, Collective, Tier, reach
-from ..hardware import CollectiveCurve, NodeLink
+from ..hardware import CollectiveCurve, LinkTopology, NodeLink
+from .collective_formulas import TREES, between_curves, in_network_bytes, kept_bytes, ring_steps, rounds, tree_steps
+from .collective_formulas import bus_factor as bus_factor
 from .factors import NOMINAL, Constant, Factors, load_constants
 
 _MIB = 2**20
@@ -36,7 +38,11 @@ FREE = Spent(0.0)
 
 
 class Level(NamedTuple):
-    """`units` meet on `tier`, each with `inside` members of the group; `rate` is a device's bus bandwidth on it."""
+    """`units` meet on `tier`, each with `inside` members of the group; `rate` is a device's bus bandwidth on it.
+
+    `between_nodes`: its latency is that of trees; inside a node libraries pass data on in chains. `reduces`: its switches
+    reduce in flight.
+    """
 
     tier: Tier
     units: int
@@ -45,23 +51,23 @@ class Level(NamedTuple):
     latency: float
     curves: Mapping[str, CollectiveCurve]
     scale: float
-
-
-def bus_factor(operation: str, ranks: int) -> float:
-    """Bytes that a device sends for each byte of `size`: 2 (n - 1) / n for an all-reduce, (n - 1) / n for the others.
-
-    Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH"; nccl-tests,
-    PERFORMANCE.md.
-    """
-    return (2.0 if operation == "all_reduce" else 1.0) * (ranks - 1) / ranks
+    between_nodes: bool = False
+    reduces: bool = False
 
 
 class Network:
     """The cluster's tiers as a cost of communication, under one set of factors. Keeps what it has worked out of each
-    group.
+    group. `in_network`: the names of the tiers whose switches reduce in flight (SHARP), where that is declared.
     """
 
-    def __init__(self, cluster: Cluster, factors: Factors = NOMINAL, constants: Mapping[str, Constant] | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        factors: Factors = NOMINAL,
+        constants: Mapping[str, Constant] | None = None,
+        *,
+        in_network: Collection[str] = (),
+    ) -> None:
         self.cluster = cluster
         known = load_constants() if constants is None else constants
         self._shares = {False: known["link_share"].value, True: known["fabric_share"].value}
@@ -70,6 +76,9 @@ class Network:
         self._latency = factors.latency
         self._bandwidth = dict(factors.bandwidth)
         self._trust = factors.measured
+        self._in_network = frozenset(in_network)
+        #: Seconds of copying a byte within a device: read once and written once.
+        self._copy = 2.0 / cluster.device.memory_bandwidth.value
         self._links = {link.island: link for link in cluster.nodes[0].sheet.links}
         self._node = cluster.devices_per_node
         self._groups: dict[tuple[int, int], tuple[Level, ...]] = {}
@@ -107,14 +116,16 @@ class Network:
             tier.latency.value * self._latency,
             curves,
             scale,
+            between_nodes,
+            tier.name in self._in_network,
         )
 
     def collective(self, operation: str, size: float, ranks: int, stride: int) -> Spent:
         """Seconds of one collective of a group, nothing hidden.
 
-        A measured curve of this cluster where one fits the operation, the ranks and the nodes; otherwise the quicker of
-        two ways, as libraries choose: level by level (reduce-scatter inwards, all-reduce of the shards on the outermost
-        level, all-gather back), or one ring through all levels at the rate of the narrowest.
+        A measured curve of this cluster where one fits the operation, the ranks and the nodes; otherwise the quickest way,
+        as libraries choose: level by level (reduce-scatter inwards, all-reduce of the shards on the outermost level,
+        all-gather back), or one ring or tree through all levels at the rate of the narrowest.
         """
         if ranks <= 1 or size <= 0:
             return FREE
@@ -128,9 +139,12 @@ class Network:
             return Spent(seconds, ((slowest.name, seconds),))
         if operation == "all_to_all":
             return self._exchange(size, ranks, levels)
-        by_level = self._by_level(operation, size, levels)
-        ring = self._ring(operation, size, ranks, levels)
-        return by_level if by_level.seconds <= ring.seconds else ring
+        quickest = self._ring(operation, size, ranks, levels)
+        if operation in TREES and (tree := self._tree(operation, size, levels)).seconds < quickest.seconds:
+            quickest = tree
+        if operation != "broadcast" and (by_level := self._by_level(operation, size, levels)).seconds <= quickest.seconds:
+            quickest = by_level
+        return quickest
 
     def send(self, size: float, tier: Tier) -> Spent:
         """Seconds of one message from a device to one other over `tier`: latency, bytes over bandwidth, ramp."""
@@ -152,11 +166,10 @@ class Network:
         return self._root * sqrt(size / _MIB)
 
     def _flat(self, operation: str, size: float, level: Level) -> float:
-        """One level alone: startup + steps x latency + bytes / bus bandwidth + ramp; rings, and a tree for small
-        all-reduces.
+        """One level alone: startup + steps x latency + bytes / bus bandwidth + own shard / copy + ramp.
 
-        Ring: n - 1 steps, twice that for an all-reduce. Double binary tree (Sanders, Speck and Träff 2009): 2 log2 n
-        steps and 2 x size. All-to-all: log2 n steps' worth of latency, as sends overlap.
+        The quickest of a ring; between nodes, for small messages, a tree that moves all of `size` every pass; an all-reduce in
+        the switch, two steps up and down, where it reduces.
         """
         n = level.units
         curve = level.curves.get(operation)
@@ -164,13 +177,15 @@ class Network:
             rate = curve.bus_bandwidth.value * level.scale
             ramp = curve.root_term.value * sqrt(size / _MIB)
             return curve.latency.value * self._latency + bus_factor(operation, n) * size / rate + ramp
-        wire = bus_factor(operation, n) * size / level.rate
-        steps = log2(n) if operation == "all_to_all" else n - 1
-        if operation != "all_reduce":
-            return self._startup + steps * level.latency + wire + self._ramp(size)
-        ring = 2 * steps * level.latency + wire
-        tree = 2 * log2(n) * level.latency + 2 * size / level.rate
-        return self._startup + min(ring, tree) + self._ramp(size)
+        seconds = ring_steps(operation, n) * level.latency + bus_factor(operation, n) * size / level.rate
+        if level.between_nodes:
+            if operation in TREES:
+                seconds = min(seconds, tree_steps(operation, n) * level.latency + rounds(operation) * size / level.rate)
+        else:
+            seconds += kept_bytes(operation, size, n) * self._copy
+        if level.reduces and operation == "all_reduce":
+            seconds = min(seconds, 2 * level.latency + in_network_bytes(size, n) / level.rate)
+        return self._startup + seconds + self._ramp(size)
 
     def _by_level(self, operation: str, size: float, levels: tuple[Level, ...]) -> Spent:
         parts: list[tuple[str, float]] = []
@@ -188,13 +203,22 @@ class Network:
 
     def _ring(self, operation: str, size: float, ranks: int, levels: tuple[Level, ...]) -> Spent:
         """One pipelined ring: the members inside a unit share what crosses it, so a level carries `inside` devices'
-        rates.
+        rates. Of its n - 1 steps a pass, each unit of a level has one fewer than members that meet in it; the rest are on
+        the levels further out.
         """
+        hops = sum((1 - 1 / level.units) * ranks / level.inside * level.latency for level in levels)
+        return self._pipelined(rounds(operation) * hops, bus_factor(operation, ranks) * size, size, levels)
+
+    def _tree(self, operation: str, size: float, levels: tuple[Level, ...]) -> Spent:
+        """A double binary tree between nodes and a chain inside each, as NCCL lays them; all of `size` every pass."""
+        hops = sum(
+            (log2(level.units) if level.between_nodes else level.units - 1) * level.latency for level in levels
+        )
+        return self._pipelined(rounds(operation) * hops, rounds(operation) * size, size, levels)
+
+    def _pipelined(self, latency: float, wire: float, size: float, levels: tuple[Level, ...]) -> Spent:
         narrowest = min(levels, key=lambda level: level.rate * level.inside)
-        rounds = 2 if operation == "all_reduce" else 1
-        latency = rounds * sum((level.units - 1) * level.latency for level in levels)
-        wire = bus_factor(operation, ranks) * size / (narrowest.rate * narrowest.inside)
-        seconds = self._startup + latency + wire + self._ramp(size)
+        seconds = self._startup + latency + wire / (narrowest.rate * narrowest.inside) + self._ramp(size)
         return Spent(seconds, ((narrowest.tier.name, seconds),))
 
     def _exchange(self, size: float, ranks: int, levels: tuple[Level, ...]) -> Spent:
@@ -235,12 +259,18 @@ class Network:
 
 
 def _curves(link: NodeLink | None, devices: int, tier: Tier, factor: float) -> tuple[Mapping[str, CollectiveCurve], float]:
-    """The sheet's curves for exactly `devices`, and what to scale their bandwidth by where the tier states another
-    rate.
+    """The sheet's curves for `devices`, and what to scale their bandwidth by where the tier states another rate. On a switch
+    a group between two stated ones has a curve between theirs.
     """
     if link is None:
         return {}, 1.0
     rows = {curve.operation: curve for curve in link.collectives if curve.devices == devices}
+    if link.topology is LinkTopology.SWITCH:
+        for operation in {curve.operation for curve in link.collectives} - rows.keys():
+            stated = sorted((c for c in link.collectives if c.operation == operation), key=lambda c: c.devices)
+            at = bisect_right(stated, devices, key=lambda c: c.devices)
+            if 0 < at < len(stated):
+                rows[operation] = between_curves(stated[at - 1], stated[at], devices)
     return rows, factor * tier.bandwidth.value / link.bandwidth.value
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..cluster import Cluster
+from ..hardware import NodeSheet
+from ..importers.nvidia_topo import TopologyMatrix
 from ..model import Transformer, Workload
 from ..plan import Mesh, Plan, Recompute, Role
 from ..quantity import Quantity
@@ -110,6 +112,8 @@ class NodeCase:
     device: str | None
     memory: Quantity | None
     nics: tuple[int, Quantity] | None
+    #: The data sheet, where there is one; of a node described by device and count, what its description amounts to.
+    sheet: NodeSheet | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,10 @@ class LinkCase:
     latency: Quantity | None
     nics: int | None = None
     nic_bandwidth: Quantity | None = None
+    layout: str | None = None
+    oversubscription: float | None = None
+    #: Names of the nodes that a fabric joins; empty for all.
+    joins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,8 @@ class TopologyFile:
     largest_island: int
     gaps: int
     sha256: str
+    #: The matrix itself, as the importer believes it.
+    matrix: TopologyMatrix | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,20 @@ T = TypeVar("T")
 DEFAULT_LINK_LATENCY = 2e-6
 
 
+def _in_full(stated: ClusterDescription, collect: Collector) -> ClusterDescription:
+    """The section with what its description in words says; the reader of words is imported only where there are any."""
+    if stated.description is None:
+        return stated
+    from .resolve_description import in_full
+
+    return in_full(stated, stated.description, collect)
+
+
 class ClusterResolver:
     """Resolves one cluster section. `described` says what is known; `cluster` is None until it can be priced."""
 
     def __init__(self, stated: ClusterDescription | None, library: Library, collect: Collector) -> None:
-        self.stated = stated or ClusterDescription()
+        self.stated = _in_full(stated or ClusterDescription(), collect)
         self.library = library
         self.collect = collect
         self.topology: TopologyFile | None = None
@@ -119,6 +128,7 @@ class ClusterResolver:
             sheet.device.name if sheet else entry.device,
             memory,
             nics,
+            sheet,
         )
 
     def _memory(self, stated: Stated | None, sheet: NodeSheet | None, path: str, name: str) -> Quantity | None:

@@ -94,7 +94,20 @@ class FabricResolver:
             collect.assume("cluster.fabric.latency", f"{path}/latency", "5 us", LATENCY_WHY)
             latency = collect.default(DEFAULT_FABRIC_LATENCY, Dimension.TIME, f"{path}/latency", LATENCY_WHY)
         collect.witness("link_latency", f"latency of {name}", f"{path}/latency", latency)
-        return LinkCase(name, "fabric", fabric.kind or "fabric", devices, path, rate, latency, nics, nic_rate)
+        return LinkCase(
+            name,
+            "fabric",
+            fabric.kind or "fabric",
+            devices,
+            path,
+            rate,
+            latency,
+            nics,
+            nic_rate,
+            fabric.layout,
+            fabric.oversubscription,
+            tuple(fabric.connects or ()),
+        )
 
     def _fabric_rate(
         self, fabric: Fabric, path: str, per_node: int | None

@@ -31,6 +31,7 @@ def topology_file(intra: IntraNode | None, nodes: list[NodeCase], collect: Colle
         largest_island=max((len(group) for group in groups), default=1),
         gaps=len(matrix.missing),
         sha256=digest,
+        matrix=matrix,
     )
     node_devices = next((node.devices for node in nodes if node.devices), None)
     if node_devices is not None and node_devices != len(matrix.devices):

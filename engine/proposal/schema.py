@@ -302,6 +302,11 @@ def _listed(raw: Any) -> Any:
 class ClusterDescription(Section):
     """What there is to run on."""
 
+    description: Text | None = Field(
+        None,
+        description="in words, instead of the keys beside it or in addition: "
+        "'4 nodes of 8 x H100, 8 x NVLink 4 island, 8 x 400 Gbit/s NICs, rail-optimised, 2:1 over-subscribed'",
+    )
     nodes: Annotated[list[Nodes], BeforeValidator(_listed)] | None = Field(
         None, description="one kind of node, or a list of kinds"
     )

@@ -189,7 +189,7 @@ def _digits(value: float) -> str:
     if value == int(value) and abs(value) < 1e6:
         return f"{int(value)}"
     if abs(value) >= 1e6:
-        return f"{float(f'{value:.4g}'):,.0f}"
+        return f"{float(f'{value:.4g}'):.0f}"
     decimals = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 10 else 3
     text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
