@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..cluster import Collective
-from ..importers import nccl_tests, nvidia_topo, rocm_smi, torch_allreduce
-from ..importers.collective_log import CollectiveLog as MeasuredLog
-from ..importers.collective_log import curve
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .case import NodeCase, TopologyFile
 from .collector import Collector
 from .schema import CollectiveLog, IntraNode
+
+if TYPE_CHECKING:
+    from ..importers.collective_log import CollectiveLog as MeasuredLog
 
 
 def topology_file(intra: IntraNode | None, nodes: list[NodeCase], collect: Collector) -> TopologyFile | None:
     """The topology that a tool printed, as far as it was read; None where no file is named. A count that differs contradicts."""
     if intra is None or intra.file is None:
         return None
+    # Importers are imported where a file is there to read: most proposals have none, and lint is to start quickly.
+    from ..importers import nvidia_topo, rocm_smi
+
     path = "/cluster/intra_node/file"
     if intra.kind not in ("nvidia-topo", "rocm-smi"):
         collect.lacks("topology", "/cluster/intra_node/kind", "'kind' of the file: nvidia-topo or rocm-smi", "its maker")
@@ -52,6 +57,8 @@ def measured_collectives(logs: list[CollectiveLog], collect: Collector) -> tuple
             gap = "file" if log.file is None else "kind"
             collect.lacks("collective_curves", f"{path}/{gap}", f"'cluster.collectives.{gap}'", "nccl-tests")
             continue
+        from ..importers import nccl_tests, torch_allreduce
+
         raw, name, _ = collect.read(log.file, f"{path}/file", log.kind)
         text = raw.decode("utf-8", "replace")
         read_all = nccl_tests.read_all if log.kind == "nccl-tests" else torch_allreduce.read_all
@@ -73,6 +80,8 @@ def _collective(
     run: MeasuredLog, path: str, name: str, date: str | None, collect: Collector
 ) -> Collective | None:
     """One measured run as a curve: see `curve`."""
+    from ..importers.collective_log import curve
+
     points = curve(run)
     if run.operation is None or not run.ranks or not points:
         return None

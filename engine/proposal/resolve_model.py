@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..document import parse_document
-from ..importers import hf_config
 from ..model import (
     OPTIMIZER_MOMENTS,
     Attention,
@@ -53,6 +52,9 @@ def _from_config(file: str | None, kind: str | None, sequence_length: int | None
     if kind is None:
         collect.assume("model.config.kind", f"{path}/kind", "hf-config", "the only kind of model configuration file")
     raw, name, _ = collect.read(file, f"{path}/file", "hf-config")
+    # Imported where a file is there to read: most proposals have none, and lint is to start quickly.
+    from ..importers import hf_config
+
     document = parse_document(raw, name)
     assert isinstance(document.data, dict)
     found = hf_config.read(document.data, document.place)
