@@ -125,7 +125,8 @@ class Network:
 
         A measured curve of this cluster where one fits the operation, the ranks and the nodes; otherwise the quickest way,
         as libraries choose: level by level (reduce-scatter inwards, all-reduce of the shards on the outermost level,
-        all-gather back), or one ring or tree through all levels at the rate of the narrowest.
+        all-gather back), one ring or tree through all levels at the rate of the narrowest, or in the switches where all
+        levels reduce.
         """
         if ranks <= 1 or size <= 0:
             return FREE
@@ -142,6 +143,12 @@ class Network:
         quickest = self._ring(operation, size, ranks, levels)
         if operation in TREES and (tree := self._tree(operation, size, levels)).seconds < quickest.seconds:
             quickest = tree
+        if (
+            operation == "all_reduce"
+            and all(level.reduces for level in levels)
+            and (switched := self._switched(size, levels)).seconds < quickest.seconds
+        ):
+            quickest = switched
         if operation != "broadcast" and (by_level := self._by_level(operation, size, levels)).seconds <= quickest.seconds:
             quickest = by_level
         return quickest
@@ -168,8 +175,8 @@ class Network:
     def _flat(self, operation: str, size: float, level: Level) -> float:
         """One level alone: startup + steps x latency + bytes / bus bandwidth + own shard / copy + ramp.
 
-        The quickest of a ring; between nodes, for small messages, a tree that moves all of `size` every pass; an all-reduce in
-        the switch, two steps up and down, where it reduces.
+        The quickest of what there is: a ring; between nodes a tree, which has fewer steps and moves all of `size` every pass;
+        for an all-reduce the switch where it reduces, two steps, up and down.
         """
         n = level.units
         curve = level.curves.get(operation)
@@ -184,8 +191,20 @@ class Network:
         else:
             seconds += kept_bytes(operation, size, n) * self._copy
         if level.reduces and operation == "all_reduce":
-            seconds = min(seconds, 2 * level.latency + in_network_bytes(size, n) / level.rate)
+            seconds = min(seconds, 2 * level.latency + self._in_switch(size, level))
         return self._startup + seconds + self._ramp(size)
+
+    def _switched(self, size: float, levels: tuple[Level, ...]) -> Spent:
+        """An all-reduce in the switches of all levels at once, two steps each: what the busiest level takes. The members inside
+        a unit share what crosses it.
+        """
+        busiest = max(levels, key=lambda level: self._in_switch(size, level) / level.inside)
+        latency = sum(2 * level.latency for level in levels)
+        seconds = self._startup + latency + self._in_switch(size, busiest) / busiest.inside + self._ramp(size)
+        return Spent(seconds, ((busiest.tier.name, seconds),))
+
+    def _in_switch(self, size: float, level: Level) -> float:
+        return in_network_bytes(size, level.units, multicast=not level.between_nodes) / level.rate
 
     def _by_level(self, operation: str, size: float, levels: tuple[Level, ...]) -> Spent:
         parts: list[tuple[str, float]] = []
@@ -203,17 +222,14 @@ class Network:
 
     def _ring(self, operation: str, size: float, ranks: int, levels: tuple[Level, ...]) -> Spent:
         """One pipelined ring: the members inside a unit share what crosses it, so a level carries `inside` devices'
-        rates. Of its n - 1 steps a pass, each unit of a level has one fewer than members that meet in it; the rest are on
-        the levels further out.
+        rates. Of its n - 1 steps a pass, as many cross a level as there are units on it, less those that lead further out.
         """
         hops = sum((1 - 1 / level.units) * ranks / level.inside * level.latency for level in levels)
         return self._pipelined(rounds(operation) * hops, bus_factor(operation, ranks) * size, size, levels)
 
     def _tree(self, operation: str, size: float, levels: tuple[Level, ...]) -> Spent:
         """A double binary tree between nodes and a chain inside each, as NCCL lays them; all of `size` every pass."""
-        hops = sum(
-            (log2(level.units) if level.between_nodes else level.units - 1) * level.latency for level in levels
-        )
+        hops = sum((log2(level.units) if level.between_nodes else level.units - 1) * level.latency for level in levels)
         return self._pipelined(rounds(operation) * hops, rounds(operation) * size, size, levels)
 
     def _pipelined(self, latency: float, wire: float, size: float, levels: tuple[Level, ...]) -> Spent:
@@ -277,5 +293,8 @@ def _curves(link: NodeLink | None, devices: int, tier: Tier, factor: float) -> t
 def _operation(name: str) -> str:
     """`AllReduce`, `all-reduce` and `all_reduce` are one."""
     plain = name.lower().replace("-", "").replace("_", "").removesuffix("perf")
-    known = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
-    return known.get(plain, "all_to_all" if plain == "alltoall" else name)
+    known = {
+        "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
+        "broadcast": "broadcast",
+    }  # fmt: skip
+    return known.get(plain, name)

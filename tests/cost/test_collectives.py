@@ -13,7 +13,7 @@ from planproof.cost.factors import Factors, load_constants
 from planproof.quantity import Dimension, Grade
 from time_cases import cluster, fabric, quantity
 
-OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 operations = st.sampled_from(OPERATIONS)
 A100 = cluster(nodes=8)
 
