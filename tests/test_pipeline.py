@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import planproof
 import pytest
 import yaml
-
-import planproof
 from planproof.decision.review import Review
 from planproof.inference import Phase
 from planproof.pipeline import Options, examine, judge, price_plans, review_loaded, session
@@ -34,7 +33,7 @@ profile: none
 layouts: {microbatch: [1, 2], schedules: [1f1b], zero: [0, 1], allow: [data, tensor, pipeline]}
 plans:
   - {name: reference, role: reference, uniform: {data: 16}, zero: 1, microbatch: 1, recompute: full}
-  - {name: submitted, role: submitted, uniform: {data: 4, tensor: 4}, zero: 1, microbatch: 1, recompute: none, sequence_parallel: true}
+  - {name: submitted, role: submitted, uniform: {data: 4, tensor: 4}, zero: 1, microbatch: 1, sequence_parallel: true}
 """
 Change = Callable[[dict[str, object]], object]
 
@@ -98,7 +97,9 @@ def test_the_two_evaluators_give_the_same_review(run: Callable[..., Review]) -> 
     ],
     ids=["fabric", "contention", "precision", "layouts", "objective", "hidden"],
 )
-def test_missing_evidence_is_refused_and_what_hangs_on_it_is_listed(run: Callable[..., Review], change: Change, closed: str) -> None:
+def test_missing_evidence_is_refused_and_what_hangs_on_it_is_listed(
+    run: Callable[..., Review], change: Change, closed: str
+) -> None:
     done = run(change)
     assert (done.verdict.value, done.refused_of) == ("REFUSED", "evidence")
     assert closed in {one.capability for one in done.not_examined}

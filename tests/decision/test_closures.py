@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from planproof.decision.closures import closures, requirements
 from planproof.facts import CAPABILITIES, KINDS, NEEDS, make
 from planproof.inference import Finding, Phase, Severity

@@ -77,7 +77,8 @@ def test_on_a_pass_the_first_line_says_what_memory_is_left_on_the_submitted_plan
 def test_measured_memory_stands_in_place_of_the_estimate() -> None:
     fact = make(
         KINDS, "measured_memory", "/plans/1", plan="uneven", role="submitted", stage=2, first_layer=16, last_layer=24,
-        sum_bytes=79 * 2**30, sum_mib=79 * 2**10, capacity_mib=80 * 2**10, capacity_bytes=80 * 2**30, excess_bytes=-(2**30), rows=9,
+        sum_bytes=79 * 2**30, sum_mib=79 * 2**10,
+        capacity_mib=80 * 2**10, capacity_bytes=80 * 2**30, excess_bytes=-(2**30), rows=9,
     )  # fmt: skip
     room = report(facts=[fact]).headroom
     assert room is not None
