@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import date
-from functools import cached_property
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from .config import Change, exempted
 from .decision.closures import Closures, closures
 from .errors import PlanproofError, UsageError
-from .facts import KINDS, Fact
+from .facts import Fact
 from .facts.from_case import case_facts
 from .facts.from_plan import plan_facts
-from .hardware import Library, open_library
-from .inference import Catalogue, Finding, Gate, Phase, load_catalogue
+from .facts.from_suppressions import suppression_fact
+from .inference import Finding, Phase, Suppression
+from .inference.comments import Judged, judged, lines_of, read_comments
 from .proposal import Case, LoadedProposal, load_proposal, parse_proposal, resolve
+from .session import Options, Session, Sessions, session
 
 if TYPE_CHECKING:
     from .cost import Priced, StageMemory
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from .decision.review import Review
     from .inference import Rule
     from .plan import Plan
-    from .report.lint_report import Report
+    from .report.lint_report import Report, Terms
 
 #: The capability that each phase is about; a phase whose capability is closed does not run.
 PHASE_NEEDS: Mapping[Phase, str] = {
@@ -48,52 +49,18 @@ LINT_AFTER = (Phase.MEMORY, Phase.SCHEDULE, Phase.CLAIMS)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What a caller may choose. `as_of` dates evidence; `hardware` are folders of data sheets; `rules` further rule folders."""
+class Silencing:
+    """What may suppress findings of one proposal: its comments, as they were judged, and the configuration for its file."""
 
-    as_of: date | None = None
-    hardware: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
-    work_limit: int | None = None
-    time_limit: float | None = None
-    evaluators: Literal["both", "reference"] = "both"
+    notes: tuple[Judged, ...] = ()
+    exempt: tuple[Suppression, ...] = ()
+    #: What the configuration changed, this file's own exemptions included.
+    changes: tuple[Change, ...] = ()
 
-
-@dataclass
-class Session:
-    """What reviews share: the hardware library, the rule catalogue and the gate with its worker. Close it at the end."""
-
-    options: Options = field(default_factory=Options)
-
-    @cached_property
-    def library(self) -> Library:
-        """Data sheets, shipped and the caller's own."""
-        return open_library(self.options.hardware)
-
-    @cached_property
-    def catalogue(self) -> Catalogue:
-        """The rules in force."""
-        return load_catalogue(KINDS, tuple(Path(folder) for folder in self.options.rules))
-
-    @cached_property
-    def gate(self) -> Gate:
-        """The two evaluators over the rules in force."""
-        return Gate(self.catalogue, KINDS, self.options.evaluators)
-
-    def close(self) -> None:
-        """End the gate's worker, if one was started."""
-        if "gate" in self.__dict__:
-            self.gate.close()
-
-
-@contextmanager
-def session(options: Options | None = None) -> Iterator[Session]:
-    """A session that is closed at the end."""
-    opened = Session(options or Options())
-    try:
-        yield opened
-    finally:
-        opened.close()
+    @property
+    def suppressions(self) -> tuple[Suppression, ...]:
+        """All that are in force."""
+        return (*(note.comment.suppression for note in self.notes if note.state == "in_force"), *self.exempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +74,7 @@ class Examination:
     shut: Closures
     ledgers: Mapping[str, tuple[StageMemory, ...]]
     skipped: tuple[Phase, ...]
+    silencing: Silencing
 
 
 def _closed(phase: Phase, shut: Closures) -> bool:
@@ -115,15 +83,21 @@ def _closed(phase: Phase, shut: Closures) -> bool:
 
 
 def _run(
-    opened: Session, phases: Sequence[Phase], facts: Iterable[Fact], findings: Sequence[Finding]
+    opened: Session,
+    case: Case,
+    phases: Sequence[Phase],
+    facts: Iterable[Fact],
+    findings: Sequence[Finding],
+    suppressions: Sequence[Suppression],
 ) -> tuple[tuple[Fact, ...], list[Finding], list[Phase]]:
     """Run phases one by one, so that what one closes keeps a later one from running."""
+    lines = partial(lines_of, case.loaded.document)
     known, found, skipped = tuple(facts), list(findings), []
     for phase in phases:
         if _closed(phase, closures(found)):
             skipped.append(phase)
             continue
-        outcome = opened.gate.run([phase], known)
+        outcome = opened.gate.run([phase], known, suppressions=suppressions, lines_of=lines)
         known, found = outcome.facts, found + list(outcome.findings)
     return known, found, skipped
 
@@ -131,16 +105,55 @@ def _run(
 def examine(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact] = ()) -> Examination:
     """Judge a proposal as `lint` does: everything but prices in time. `extra` facts are added to the derived ones."""
     case = resolve(loaded, opened.library)
-    base = [*case_facts(case, opened.options.as_of), *extra]
+    silencing = _silencing(loaded, opened)
+    base = [*case_facts(case, opened.options.as_of or case.dated), *extra]
+    base += [_note(note, note.state) for note in silencing.notes if note.state != "in_force"]
     stated = [fact for plan in case.plans for fact in plan_facts(case, plan)]
     with opened.gate.batch():
-        facts, findings, skipped = _run(opened, LINT_BEFORE, [*base, *stated], [])
+        facts, findings, skipped = _run(opened, case, LINT_BEFORE, [*base, *stated], [], silencing.suppressions)
         shut = closures(findings)
         ledgers, sized = _memory(case, shut)
-        facts, findings, late = _run(opened, LINT_AFTER, [*facts, *sized], findings)
+        facts, findings, late = _run(opened, case, LINT_AFTER, [*facts, *sized], findings, silencing.suppressions)
+    skipped += late
+    ran = frozenset((*LINT_BEFORE, *LINT_AFTER)) - frozenset(skipped)
+    settled, said = _settled(opened, base, silencing, findings, ran)
+    findings += said
     return Examination(
-        case, tuple(base), facts, tuple(findings), closures(findings), ledgers, (*skipped, *late)
+        case, tuple(base), (*facts, *settled), tuple(findings), closures(findings), ledgers, tuple(skipped), silencing
     )
+
+
+def _silencing(loaded: LoadedProposal, opened: Session) -> Silencing:
+    """The suppressions of a proposal. Raises InputError for a comment that is malformed."""
+    comments = read_comments(loaded.document)
+    exempt, changes = exempted(opened.settings, opened.catalogue, loaded.path)
+    notes = judged(comments, opened.catalogue.rules, opened.today) if comments else ()
+    return Silencing(notes, exempt, (*opened.changes, *changes))
+
+
+def _note(note: Judged, state: str) -> Fact:
+    """The fact of a suppression."""
+    one, where = note.comment.suppression, note.comment
+    return suppression_fact(
+        where.pointer, line=where.place.line or 0, rule=one.rule, state=state, owner=one.owner, until=one.until, near=note.near
+    )
+
+
+def _settled(
+    opened: Session, base: Sequence[Fact], silencing: Silencing, findings: Sequence[Finding], ran: frozenset[Phase]
+) -> tuple[list[Fact], list[Finding]]:
+    """The suppressions in force of rules whose phase `ran`, as facts, and what intake says now that their use is known."""
+    used = {finding.suppressed for finding in findings}
+    facts = []
+    for note in silencing.notes:
+        rule = opened.catalogue.get(note.comment.suppression.rule)
+        if note.state == "in_force" and rule is not None and rule.phase in ran:
+            facts.append(_note(note, "in_force" if note.comment.suppression in used else "unused"))
+    if all(fact["state"] == "in_force" for fact in facts):
+        return facts, []
+    known = {(one.rule_id, one.path, one.message) for one in findings}
+    outcome = opened.gate.run([Phase.INTAKE], [*base, *facts], suppressions=silencing.exempt)
+    return facts, [one for one in outcome.findings if (one.rule_id, one.path, one.message) not in known]
 
 
 def _memory(case: Case, shut: Closures) -> tuple[dict[str, tuple[StageMemory, ...]], list[Fact]]:
@@ -169,7 +182,7 @@ def _memory(case: Case, shut: Closures) -> tuple[dict[str, tuple[StageMemory, ..
 
 def review(path: str | Path, options: Options | None = None) -> Review:
     """The whole review of the proposal at `path`. Raises PlanproofError for what cannot be judged."""
-    with session(options) as opened:
+    with session(options, path) as opened:
         opened.gate.start()
         return review_loaded(load_proposal(path), opened)
 
@@ -188,27 +201,35 @@ def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact]
 
     started = time.perf_counter()
     examined = examine(loaded, opened, extra)
+    case, silencing = examined.case, examined.silencing
     findings, facts = list(examined.findings), examined.facts
     skipped = list(examined.skipped)
     desk = Desk(examined.case) if not examined.shut.closed("time") and not examined.shut.closed("memory") else None
     if desk is not None:
         desk.price_stated(examined.shut)
-        facts, findings, late = _run(opened, [Phase.NETWORK], [*facts, *desk.step_facts()], findings)
+        facts, findings, late = _run(
+            opened, case, [Phase.NETWORK], [*facts, *desk.step_facts()], findings, silencing.suppressions
+        )
         skipped += late
     else:
         skipped.append(Phase.NETWORK)
     shut = closures(findings)
     outcome = None
     if desk is not None and not shut.closed("search"):
-        outcome = _search(desk, examined, opened, shut)
-        facts, findings, late = _run(opened, [Phase.OUTCOME], [*facts, *outcome.facts], findings)
+        outcome, held = _search(desk, examined, opened, shut)
+        facts, findings, late = _run(
+            opened, case, [Phase.OUTCOME], [*facts, *outcome.facts, *held], findings, silencing.suppressions
+        )
         skipped += late
+        findings += _on_found(outcome, examined, opened)
     else:
         skipped.append(Phase.OUTCOME)
+    settled, said = _settled(opened, examined.base, silencing, findings, frozenset({Phase.NETWORK, Phase.OUTCOME}) - set(skipped))
+    facts, findings = (*facts, *settled), [*findings, *said]
     skipped = [phase for phase in Phase if phase in skipped]
     return decide(
         Material(
-            case=examined.case,
+            case=case,
             facts=facts,
             findings=tuple(findings),
             shut=closures(findings),
@@ -221,16 +242,26 @@ def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact]
             as_of=opened.options.as_of.isoformat() if opened.options.as_of else None,
             version=version("planproof"),
             evaluators=opened.gate.evaluators,
+            changes=silencing.changes,
+            configuration=tuple((layer.name, layer.sha256) for layer in opened.settings.layers if layer.entries),
+            judged_on=opened.today.isoformat() if silencing.notes else None,
             seconds=time.perf_counter() - started,
         )
     )
 
 
-def _search(desk: Desk, examined: Examination, opened: Session, shut: Closures) -> Outcome:
-    """Pull candidates from the search and gate each, until one stands and the ties with it are known."""
+def _search(
+    desk: Desk, examined: Examination, opened: Session, shut: Closures
+) -> tuple[Outcome, tuple[Fact, ...]]:
+    """Pull candidates from the search and gate each, until one stands and the ties with it are known.
+
+    With it the conditions that errors without force left on the recommended plan, where the search made it.
+    """
 
     from .facts.from_plan import plan_case
     from .facts.from_price import measured_memory_facts, memory_facts
+
+    held: dict[tuple[object, ...], tuple[Fact, ...]] = {}
 
     def stands(plan: Plan, ledger: Sequence[StageMemory]) -> tuple[str, ...]:
         """The rules that close something for a plan that the search made; the rules are those that judge stated plans."""
@@ -238,24 +269,77 @@ def _search(desk: Desk, examined: Examination, opened: Session, shut: Closures) 
         facts = [*examined.base, *plan_facts(examined.case, found, found=True), *memory_facts(plan, "", ledger)]
         facts += measured_memory_facts(examined.case, found)
         with opened.gate.batch():
-            _, findings, _ = _run(opened, GATED, facts, [])
+            _, findings, _ = _run(opened, examined.case, GATED, facts, [], examined.silencing.exempt)
+        concluded = (fact for finding in findings for fact in finding.concluded)
+        held[plan.identity] = tuple(fact for fact in concluded if fact.kind == "condition" and fact.get("rule") is not None)
         links = closures(findings).links
         return tuple(sorted({link.rule for (scope, _), row in links.items() if scope == plan.name for link in row}))
 
-    return desk.search(stands, shut, opened.options.work_limit)
+    outcome = desk.search(stands, shut, opened.options.work_limit)
+    return outcome, held.get(outcome.recommended.plan.identity, ()) if outcome.recommended is not None else ()
 
 
-def lint_each(paths: Iterable[str], options: Options | None = None) -> Iterator[tuple[str, Report | PlanproofError]]:
-    """Each path with its report, or with the error that kept it from being judged."""
+def _on_found(outcome: Outcome, examined: Examination, opened: Session) -> list[Finding]:
+    """What the rules say of the recommended plan and the fallback where the search made them: as of a stated plan."""
+    from .facts.from_plan import plan_case
+    from .facts.from_price import measured_memory_facts, memory_facts, step_fact
+
+    case, said = examined.case, []
+    stated = {plan.name for plan in case.plans}
+    for priced in (outcome.recommended, outcome.fallback):
+        if priced is None or priced.plan.name in stated:
+            continue
+        found = plan_case(priced.plan, "/plans")
+        facts = [*examined.base, *plan_facts(case, found, found=True), *measured_memory_facts(case, found)]
+        facts += [*memory_facts(priced.plan, "/plans", priced.memory)]
+        facts.append(step_fact(priced, "/plans", priced.step_estimate, priced.mfu))
+        with opened.gate.batch():
+            _, findings, _ = _run(opened, case, [*GATED, Phase.NETWORK], facts, [], examined.silencing.exempt)
+        said += [one for one in findings if any(fact.get("plan") == priced.plan.name for _, fact in one.bindings)]
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A file to lint: its path, and its bytes where they do not lie there (standard input)."""
+
+    path: str
+    raw: bytes | None = None
+
+    def load(self) -> LoadedProposal:
+        """Read and validate it. Raises InputError."""
+        return load_proposal(self.path) if self.raw is None else parse_proposal(self.raw, self.path, Path(self.path))
+
+
+def lint_each(
+    files: Iterable[str | Submitted], options: Options | None = None
+) -> Iterator[tuple[str, Report | PlanproofError]]:
+    """Each file's path with its report, or with the error that kept it from being judged."""
     from .report.lint_report import from_examination
 
-    with session(options) as opened:
-        opened.gate.start()
-        for path in paths:
+    with Sessions(options or Options()) as sessions:
+        for file in files:
+            one = Submitted(file) if isinstance(file, str) else file
+            opened = sessions.at(one.path)
+            opened.gate.start()
             try:
-                yield path, from_examination(examine(load_proposal(path), opened))
+                examined = examine(one.load(), opened)
+                yield one.path, from_examination(examined, opened.catalogue.rules, _terms(examined, opened))
             except PlanproofError as error:
-                yield path, error
+                yield one.path, error
+
+
+def _terms(examined: Examination, opened: Session) -> Terms:
+    """On what terms a proposal was judged."""
+    from .report.lint_report import Terms
+
+    return Terms(
+        overrides=examined.silencing.changes,
+        mandatory=frozenset(rule.id for rule in opened.catalogue.rules if rule.mandatory),
+        fail_on=opened.settings.fail_on,
+        judged_on=opened.today if examined.silencing.notes else None,
+        dated=opened.options.as_of is not None,
+    )
 
 
 def lint(paths: Iterable[str | Path], options: Options | None = None) -> list[Report]:
@@ -320,6 +404,7 @@ __all__ = [
     "Examination",
     "Options",
     "Session",
+    "Submitted",
     "examine",
     "judge",
     "lint",

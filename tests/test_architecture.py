@@ -15,14 +15,14 @@ from planproof.facts import KINDS
 ENGINE = Path(__file__).resolve().parent.parent / "engine"
 #: A package may import from itself and from those before it. "" is the package's own `__init__`.
 ORDER = (
-    "errors", "document", "quantity", "plan", "hardware", "cluster", "model", "cost", "search", "importers", "proposal",
-    "facts", "inference", "decision", "report", "pipeline", "", "cli", "__main__",
+    "errors", "document", "files", "quantity", "plan", "hardware", "cluster", "model", "cost", "search", "importers", "proposal",
+    "facts", "inference", "config", "decision", "report", "session", "pipeline", "", "cli", "__main__",
 )  # fmt: skip
 #: Third party -> where it may be imported when a module is. Elsewhere, and for None, only inside a function.
 SLOW: dict[str, str | None] = {"numpy": "search/", "networkx": "cluster/graph", "jinja2": "report/", "scipy": None}
 TOP = {
-    ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "README.md", "bench", "docs", "engine",
-    "examples", "pyproject.toml", "rules", "templates", "tests",
+    ".ci", ".gitignore", ".pre-commit-hooks.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "README.md",
+    "action.yml", "bench", "docs", "engine", "examples", "pyproject.toml", "rules", "templates", "tests",
 }  # fmt: skip
 MODULES = sorted(ENGINE.rglob("*.py"))
 NAMES = [path.relative_to(ENGINE).as_posix() for path in MODULES]

@@ -18,7 +18,7 @@ from planproof.report.facts_page import ORIGINS, facts_page
 from planproof.report.rules_page import ABOUT, rules_page
 
 REMEDY = "stale: run python -m planproof.report.docs docs"
-PAGES = ("facts.md", "rules.md", "schema/proposal.json")
+PAGES = ("cli.md", "facts.md", "rules.md", "schema/proposal.json")
 
 
 @pytest.fixture(scope="module")

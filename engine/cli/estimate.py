@@ -11,8 +11,10 @@ from .main import options_of, shared_options
 
 @click.command()
 @click.argument("file", type=click.Path())
-@click.option("--plan", "plans", multiple=True, help="A plan's name; twice for two side by side. Default: all of them.")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--plan", "plans", metavar="NAME", multiple=True, help="A plan; twice for two side by side. Default: all of them.")
+@click.option(
+    "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Tables, or JSON."
+)
 @shared_options(search=False)
 def estimate(file: str, plans: tuple[str, ...], format_: str, **values: Any) -> int:
     """Print the memory and time ledgers of the plans of FILE, each number with its interval. No search, no verdict.
@@ -25,7 +27,7 @@ def estimate(file: str, plans: tuple[str, ...], format_: str, **values: Any) -> 
     from ..report.estimate import estimate_json, estimate_text
     from ..report.review_json import json_text
 
-    with session(options_of(values)) as opened:
+    with session(options_of(values), file) as opened:
         priced, refused = price_plans(load_proposal(file), opened, plans)
     if format_ == "json":
         click.echo(json_text(estimate_json(priced)), nl=False)

@@ -19,7 +19,7 @@ NAME = "proposal.yaml"
 @click.option("--model", metavar="FILE", help="The model's config.json: named where it lies in the repository, else copied.")
 @click.option("--node", metavar="TYPE", help="The node data sheet: dgx_h100, p4d.24xlarge, ...")
 @click.option("--nodes", metavar="N", type=click.IntRange(1, 10**9), help="How many nodes.")
-@click.option("--global-batch", metavar="B", help="Of a step: a bare number is sequences, as in 2048; or '4 Mtokens'.")
+@click.option("--global-batch", metavar="B", help="Of a step: a bare number is sequences, as in 2048; or '4194304 tokens'.")
 @click.option("--sequence-length", metavar="S", type=click.IntRange(1, 10**8), help="Tokens a sequence.")
 @click.option("--hardware", metavar="DIR", multiple=True, help="A folder of your own data sheets; may be repeated.")
 @click.option("-o", "--output", metavar="FILE", help="Where to write it; default: standard output.")
@@ -66,5 +66,5 @@ def _batch(raw: str) -> str:
         return batch_text(raw)
     except UnitError as error:
         raise UsageError(
-            f"--global-batch: {error}", code="usage.batch", remedy="Write 2048 (sequences), or '4 Mtokens'."
+            f"--global-batch: {error}", code="usage.batch", remedy="Write 2048 (sequences), or '4194304 tokens'."
         ) from None

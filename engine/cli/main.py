@@ -11,20 +11,26 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import Place, PlanproofError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 #: Command -> (module, one line of help). The module has a click command of the command's name.
 COMMANDS = {
     "review": ("review", "Review a proposal: verdict, findings, recommended plan, ledgers, as a decision record."),
     "lint": ("lint", "Check proposals without a search: findings with file, line and column."),
+    "diff": ("diff", "What a change of a proposal does to verdict, memory, step time and findings."),
     "estimate": ("estimate", "Memory and time of one plan of a proposal, or of two side by side."),
+    "cluster": ("cluster", "What was understood of a proposal's cluster, as text, JSON or a picture."),
     "facts": ("facts", "The facts that rules see for a proposal."),
     "explain": ("rules", "What a rule demands, why, and, with --file, the facts that it bound."),
     "rules": ("rules", "List the rules, or test them on their own examples."),
+    "config": ("config", "The configuration that counts for a proposal, and where each value came from."),
     "schema": ("schema", "The JSON schema of a proposal, for editors."),
     "init": ("init", "Write a proposal to start from: a commented skeleton, or one filled from a model and a node type."),
 }
@@ -44,6 +50,13 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands and options that begin so, without importing any command."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing any."""
@@ -137,13 +150,20 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def shared_options(*, search: bool = True) -> Decorator:
-    """--as-of, --hardware, --rules and, for commands that search, --work-limit."""
+    """--as-of, --hardware, --rules, --config, --isolated and, for commands that search, --work-limit."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         if search:
             command = click.option(
                 "--work-limit", type=click.IntRange(1), help="Price at most this many candidates; the record says so."
             )(command)
+        command = click.option("--isolated", is_flag=True, help="Without any configuration.")(command)
+        command = click.option(
+            "--config",
+            "config_file",
+            type=click.Path(dir_okay=False),
+            help="A configuration in place of the nearest planproof.toml, or pyproject.toml with [tool.planproof].",
+        )(command)
         command = click.option(
             "--rules",
             "rule_folders",
@@ -163,14 +183,20 @@ def shared_options(*, search: bool = True) -> Decorator:
 
 def options_of(values: dict[str, Any]) -> Any:
     """The pipeline's options from the shared command-line options, taken out of `values`."""
+    from ..config import ISOLATED
     from ..pipeline import Options
 
     as_of = values.pop("as_of", None)
+    config, isolated = values.pop("config_file", None), values.pop("isolated", False)
+    if config is not None and isolated:
+        raise click.UsageError("--config and --isolated exclude each other.")
     return Options(
         as_of=as_of.date() if as_of is not None else None,
         hardware=tuple(values.pop("hardware", ())),
         rules=tuple(values.pop("rule_folders", ())),
         work_limit=values.pop("work_limit", None),
+        settings=ISOLATED if isolated else None,
+        config=config,
     )
 
 
@@ -188,3 +214,9 @@ fail_on_option = click.option(
     show_default=True,
     help="Exit with 1 where a finding is this severe.",
 )
+
+
+def stated_fail_on(fail_on: str) -> str | None:
+    """`fail_on` where the command line says it; None where it is the option's default, and a configuration may say otherwise."""
+    source = click.get_current_context().get_parameter_source("fail_on")
+    return None if source is click.core.ParameterSource.DEFAULT else fail_on

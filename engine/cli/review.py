@@ -6,12 +6,15 @@ from typing import Any
 
 import click
 
-from .main import fail_on_option, fails, options_of, shared_options
+from .main import fail_on_option, fails, options_of, shared_options, stated_fail_on
 
 
 @click.command()
 @click.argument("file", type=click.Path())
-@click.option("--format", "format_", type=click.Choice(["markdown", "json"]), default="markdown", show_default=True)
+@click.option(
+    "--format", "format_", type=click.Choice(["markdown", "json"]), default="markdown", show_default=True,
+    help="The decision record, or everything as JSON.",
+)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the record here, whole or not at all.")
 @click.option("--templates", type=click.Path(exists=True, file_okay=False), help="A folder whose templates replace ours.")
 @fail_on_option
@@ -26,9 +29,14 @@ def review(
     """
     from pathlib import Path
 
-    from ..pipeline import review as run
+    from ..pipeline import review_loaded, session
+    from ..proposal import load_proposal
 
-    done = run(file, options_of(values))
+    with session(options_of(values), file) as opened:
+        opened.gate.start()
+        done = review_loaded(load_proposal(file), opened)
+        settings = opened.settings
+    templates = templates or settings.templates
     if format_ == "json":
         from ..report.review_json import json_text, review_json
 
@@ -50,4 +58,5 @@ def review(
     names = ", ".join(evaluators) if isinstance(evaluators, dict) else ""
     click.echo(terminal(f"{done.sentence}\n[{done.rules} rules by {names}; {seconds} s]"), err=True)
     refused = done.verdict.value == "REFUSED"
-    return 1 if refused or fails(done.findings, fail_on) else 0
+    limit = stated_fail_on(fail_on) or settings.fail_on or fail_on
+    return 1 if refused or fails(done.findings, limit) else 0

@@ -117,7 +117,7 @@ class Pricer:
             memory=ledger,
             peak=peak_stage(ledger),
             feasible=fit,
-            binding="memory" if fit != "yes" else max(step.terms, key=lambda term: term[1])[0],
+            binding="capacity" if fit != "yes" else max(step.terms, key=lambda term: term[1])[0],
             exceptions=exceptions,
             model_flops=float(self._flops) * tokens,
             peak_flops_per_s=peak,

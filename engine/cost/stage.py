@@ -171,7 +171,7 @@ class StagePricer:
         Recomputation runs the forward pass again, collectives included (full), or the attention core (selective;
         Korthikanti et al. 2022, arXiv 2205.05198). ZeRO 3 gathers a layer's parameters before each of its passes and
         scatters its gradients after the second, ZeRO 2 scatters gradients (Rajbhandari et al. 2020, arXiv 1910.02054),
-        hidden under the pass.
+        hidden under the pass, less what the pass itself sends over the same tiers: a link carries one thing at a time.
         """
         shape = (mesh, sequences, sequence_parallel, moe, rates)
         work = self._works.get(shape)
@@ -200,9 +200,12 @@ class StagePricer:
 
         gathered, scattered = self._sharded(mesh, groups, zero, moe)
         hidden = self._prefetch
-        gather = max(0.0, gathered.seconds - hidden * ahead)
-        behind = gathered.seconds + scattered.seconds
-        gather_back = max(0.0, behind - hidden * (back + back_launch + again + weight))
+        behind = _add(gathered, scattered)
+        repeats = 2 if recompute is Recompute.FULL else 1
+        gather = max(0.0, gathered.seconds - hidden * (ahead - _shared(gathered, tensor, expert, exchange)))
+        busy = repeats * _shared(behind, tensor, expert) + (repeats + 1) * _shared(behind, exchange)
+        window = back + back_launch + again + weight - busy
+        gather_back = max(0.0, behind.seconds - hidden * window)
         durations = Durations(ahead + gather, back + back_launch + again + gather_back, weight)
         terms = (
             work.forward.gemm + work.backward.gemm + work.weight.gemm,
@@ -405,6 +408,14 @@ def _exposed(spent: Spent, window: float, layers: int) -> Spent:
         return FREE
     left = max(spent.seconds / layers, spent.seconds - window)
     return spent.scaled(left / spent.seconds)
+
+
+def _shared(one: Spent, *others: Spent) -> float:
+    """Seconds of `others` on the tiers of `one`, each tier by its share of `one`: what `one` cannot hide under."""
+    if not one.seconds:
+        return 0.0
+    share = {name: seconds / one.seconds for name, seconds in one.tiers}
+    return sum(share.get(name, 0.0) * seconds for other in others for name, seconds in other.tiers)
 
 
 def _add(*parts: Spent) -> Spent:

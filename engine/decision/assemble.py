@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..config import Change
 from ..cost import Priced, StageMemory
 from ..cost.memory import feasible
 from ..facts import Fact, of_kind
@@ -13,7 +14,7 @@ from ..facts.from_case import evidence, gaps
 from ..inference import Finding, Rule
 from ..plan import Plan, Role, describe, simplicity
 from ..proposal import Case
-from ..quantity import Estimate
+from ..quantity import Dimension, Estimate, human
 from .closures import Closures
 from .decide import (
     conditions_of,
@@ -29,10 +30,9 @@ from .effects import effects_of
 from .review import Amortisation, Candidate, Rejected, Review, SpaceReport
 from .selection import PRICE_OF_SIMPLICITY
 
-METHOD = (
-    "best first over uniform plans in the order of their lower bound; event simulation for the step time; "
-    "exact within the declared space under the cost model"
-)
+METHOD = "best first over uniform plans in the order of their lower bound; event simulation for the step time; "
+EXACT = "exact within the declared space under the cost model"
+CUT_OFF = "stopped at its work limit, so no claim is made for the plans that were not looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,10 @@ class Material:
     version: str
     evaluators: Mapping[str, str]
     seconds: float
+    #: What the configuration changed in the rules; its files with their digests; when suppressions were judged.
+    changes: tuple[Change, ...] = ()
+    configuration: tuple[tuple[str, str], ...] = ()
+    judged_on: str | None = None
 
 
 def decide(material: Material) -> Review:
@@ -62,7 +66,8 @@ def decide(material: Material) -> Review:
     recommended = next((one for one in candidates if "recommended" in one.roles), None)
     fallback = next((one for one in candidates if "fallback" in one.roles), None)
     signals = signals_of(material.findings)
-    conditions = conditions_of(material.facts, material.findings, recommended)
+    cut_off = outcome is not None and outcome.search.tally.cut_off
+    conditions = conditions_of(material.facts, material.findings, recommended, cut_off=cut_off)
     ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals)
     if ruling.refused_of == "evidence":
         conditions = ()
@@ -99,6 +104,8 @@ def decide(material: Material) -> Review:
         verification=verification_of(case, recommended, against),
         digests=_digests(material),
         rules=len(material.rules),
+        overrides=material.changes,
+        judged_on=material.judged_on,
         sources={rule.id: rule.source for rule in material.rules if rule.id in found},
         produced_with={
             "planproof": material.version,
@@ -189,6 +196,11 @@ def _why(outcome: Outcome | None, recommended: Candidate | None, against: Candid
         parts.append("No plan is sure to fit; this is the fastest that may.")
     else:
         parts.append("It is the fastest plan of the declared space that fits and stands, and no simpler one ties with it.")
+    if chosen.risky is not None and chosen.recommended is not chosen.risky:
+        parts.append(
+            f"A faster plan may not fit: {describe(chosen.risky.plan)}, {human(chosen.risky.seconds, Dimension.TIME)} a step; "
+            "measured workspace and activation memory would decide."
+        )
     if against is not None and against.ratio is not None:
         ratio = against.ratio
         relation = "slower" if ratio.low > 1 else "faster" if ratio.high < 1 else "a tie"
@@ -214,7 +226,7 @@ def _space(outcome: Outcome) -> SpaceReport:
         priced=tally.priced,
         too_large=tally.too_large,
         fallen=tuple(sorted(chosen.fallen.items())),
-        method=METHOD,
+        method=METHOD + (CUT_OFF if tally.cut_off else EXACT),
         complete=not tally.cut_off,
         rejected=tuple(rejected),
         ties=chosen.ties,
@@ -244,6 +256,7 @@ def _digests(material: Material) -> dict[str, str]:
     document = case.loaded.document
     digests = {"proposal": document.sha256}
     digests |= {f"{file.kind}: {file.path}": file.sha256 for file in case.files}
+    digests |= {f"configuration: {name}": sha256 for name, sha256 in material.configuration}
     digests["rules"] = material.rules_digest
     digests["planproof"] = hashlib.sha256(material.version.encode()).hexdigest()
     return digests

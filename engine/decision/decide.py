@@ -14,7 +14,7 @@ from ..facts.from_case import evidence, gaps
 from ..inference import Finding
 from ..plan import Plan, Role, describe
 from ..proposal import Case
-from ..quantity import Decider, Estimate, Grade
+from ..quantity import Decider, Dimension, Estimate, Grade, human
 from .closures import Closures
 from .review import Candidate, Condition, CounterSignal, Invariant, Measurement, Need, Verdict
 
@@ -37,6 +37,8 @@ HOW = {
 }
 #: Evidence items that the step time of a measured stage does not rest on.
 _REPLACED_BY_STAGES = ("compute_rate", "memory_bandwidth", "launch_overhead")
+#: Terms of a step that are communication inside stages.
+_COMMUNICATION = ("tensor", "context", "expert", "gather")
 _REPLACED_BY_MEMORY = ("framework_context", "allocator_reserve")
 
 
@@ -86,27 +88,37 @@ def rule_on(
     opened = [signal for signal in signals if signal.state == "open"]
     plan = describe(recommended.plan)
     if conditions or opened:
-        count = len(conditions) + len(opened)
+        counts = ((len(conditions), "condition"), (len(opened), "open counter-signal"))
+        parts = [f"{number} {word}{'s' if number > 1 else ''}" for number, word in counts if number]
+        verb = "are" if len(conditions) + len(opened) > 1 else "is"
         reasons = tuple([condition.text for condition in conditions] + [signal.text for signal in opened])
         return Ruling(
             Verdict.CONDITIONAL,
             None,
-            f"Conditional: the plan to run is {plan}, once {count} condition{'s are' if count > 1 else ' is'} settled.",
+            f"Conditional: the plan to run is {plan}, once {' and '.join(parts)} {verb} settled.",
             reasons,
         )
     sentence = f"Supported: the plan to run is {plan}; what decides is measured or published, no counter-signal is open."
     return Ruling(Verdict.SUPPORTED, None, sentence, ())
 
 
-def conditions_of(facts: Iterable[Fact], findings: Sequence[Finding], recommended: Candidate | None) -> tuple[Condition, ...]:
+def conditions_of(
+    facts: Iterable[Fact], findings: Sequence[Finding], recommended: Candidate | None, *, cut_off: bool = False
+) -> tuple[Condition, ...]:
     """What must be settled: conditions that rules concluded for the case or the recommended plan, and weak deciders."""
     found: dict[str, Condition] = {}
+    if cut_off:
+        found["search"] = Condition(
+            "search",
+            "the search stopped at its work limit: a better plan of the declared space may not have been looked at",
+            "Run the review again without --work-limit.",
+        )
     name = recommended.plan.name if recommended else None
     for finding in findings:
         for fact in finding.concluded:
             if fact.kind == "condition" and fact.get("plan") in (None, name):
                 item = str(fact["item"])
-                found.setdefault(item, Condition(item, finding.message, finding.remedy))
+                found.setdefault(item, Condition(item, _condition_text(finding, fact), finding.remedy))
     for fact in of_kind(facts, "condition"):
         item = str(fact["item"])
         if fact.get("rule") is not None:
@@ -122,6 +134,15 @@ def conditions_of(facts: Iterable[Fact], findings: Sequence[Finding], recommende
                 "See the missing evidence, in the order of its effect.",
             )
     return tuple(found.values())
+
+
+def _condition_text(finding: Finding, fact: Fact) -> str:
+    """A condition in words; of a finding that was kept from its effect, by whom."""
+    if finding.suppressed is not None:
+        return f"{finding.rule_id}, suppressed by {finding.suppressed.owner}: {finding.message}"
+    if fact.get("rule") is not None:
+        return f"{finding.rule_id}, lowered by the configuration: {finding.message}"
+    return finding.message
 
 
 def deciders_of(candidate: Candidate) -> tuple[Decider, ...]:
@@ -225,12 +246,14 @@ def verification_of(case: Case, recommended: Candidate | None, against: Candidat
     priced = recommended.priced
     if priced is not None:
         ledger = priced.step.ledger
-        exposed = ledger.exposed_s + ledger.transfer_inter_s + ledger.transfer_intra_s
+        inside = sum(seconds for name, seconds in priced.step.terms if name in _COMMUNICATION)
+        exposed = ledger.exposed_s + ledger.transfer_inter_s + ledger.transfer_intra_s + inside
+        most = max(2 * exposed, exposed + 0.05 * recommended.step.value)
         rows.append(
             Measurement(
-                "communication that nothing hides: gradient synchronisation and transfers between stages",
-                f"{exposed * 1e3:.4g} ms a step",
-                "more than twice the prediction",
+                "communication that nothing hides: inside stages, between them, and gradient synchronisation",
+                f"{human(exposed, Dimension.TIME)} a step",
+                f"more than {human(most, Dimension.TIME)}",
             )
         )
     if against is not None and against.ratio is not None:
@@ -255,8 +278,6 @@ def roles_of(plan: Plan, recommended: Plan | None, fallback: Plan | None) -> tup
 
 
 def _high(estimate: Estimate) -> str:
-    from ..quantity import human
-
     return human(estimate.high, estimate.dimension)
 
 

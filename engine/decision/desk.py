@@ -15,6 +15,7 @@ from ..cost.memory import peak_stage
 from ..facts import Fact
 from ..facts.from_plan import plan_case
 from ..facts.from_price import amortisation_fact, comparison_fact, measured_rows, result_fact, step_fact
+from ..facts.from_topology import probe_fact
 from ..plan import Plan, Role
 from ..proposal import Case, Layouts, ProfileRow
 from ..quantity import Dimension, Estimate, Quantity
@@ -23,8 +24,11 @@ from ..search.space import Limits, UniformSpace
 from ..search.uniform import Found, UniformSearch
 from .closures import Closures
 from .measured_memory import measured_ledger
+from .probe import axes_on_the_fabric, halved
 from .selection import Selection, fallback, select
 
+#: Frameworks that shard gradients and parameters of a pipelined model (torchtitan: FSDP composed with its pipeline).
+SHARDS_PIPELINES = ("torchtitan",)
 Judge = Callable[[Plan, Sequence[StageMemory]], tuple[str, ...]]
 
 
@@ -50,6 +54,8 @@ class Desk:
     case: Case
     stated: dict[str, Priced] = field(default_factory=dict)
     pricer: PlanPricer = field(init=False)
+    #: The same on the cluster with half the fabric; made when it is first asked for.
+    halved: PlanPricer | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         case = self.case
@@ -96,6 +102,23 @@ class Desk:
             priced = self.stated.get(plan.name)
             if priced is not None:
                 yield step_fact(priced, plan.path, priced.step_estimate, priced.mfu)
+                yield from self.probe(priced, plan.path)
+
+    def probe(self, priced: Priced, path: str) -> Iterator[Fact]:
+        """What the step time of a plan does where the fabric has half its bandwidth; nothing for one that keeps off it."""
+        case = self.case
+        assert case.model is not None
+        assert case.workload is not None
+        assert case.cluster is not None
+        axes = axes_on_the_fabric(priced.plan, case.cluster)
+        slower = halved(case.cluster) if axes else None
+        if slower is not None:
+            if self.halved is None:
+                kept = implementation_of(case.framework)
+                self.halved = PlanPricer(case.model, case.workload, slower, self._measured, kept)
+            seconds = self.halved.seconds(priced.plan)
+            name = case.cluster.tiers[-1].name
+            yield probe_fact(priced.plan.name, path, name, axes, priced.step.seconds, seconds)
 
     def search(self, judge: Judge, shut: Closures, work_limit: int | None) -> Outcome:
         """The declared space, best first, until one plan stands and the simplest tie and a fallback are known."""
@@ -103,7 +126,7 @@ class Desk:
         assert case.model is not None
         assert case.workload is not None
         assert case.cluster is not None
-        space = UniformSpace(case.model, case.workload, case.cluster, limits_of(case.limits))
+        space = UniformSpace(case.model, case.workload, case.cluster, limits_of(case.limits), case.framework in SHARDS_PIPELINES)
         search = UniformSearch(space, self.pricer, work_limit=work_limit)
         verdicts: dict[tuple[object, ...], tuple[str, ...]] = {}
 
@@ -153,9 +176,12 @@ class Desk:
         yield result_fact(space.size, best, step, same, case.run_steps, uneven=uneven)
         if best is None:
             return
+        if same is None:
+            yield from self.probe(best, "/plans")
         for plan in case.plans:
             if plan.name in ratios:
-                yield comparison_fact(self.stated[plan.name].plan, plan.path, best.plan, ratios[plan.name])
+                stated = self.stated[plan.name]
+                yield comparison_fact(stated.plan, plan.path, best.plan, ratios[plan.name], stated.feasible)
         against = self.against()
         if against is not None and case.described.devices is not None:
             yield amortisation_fact(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ..config import Change
 from ..cost import Priced, StageMemory
 from ..inference import Finding
 from ..inference.rule import Source
@@ -173,6 +174,10 @@ class Review:
     verification: tuple[Measurement, ...]
     digests: Mapping[str, str]
     rules: int
+    #: What the configuration changed in the rules.
+    overrides: tuple[Change, ...] = ()
+    #: The day on which suppressions were judged; None where the proposal has none.
+    judged_on: str | None = None
     #: Why each rule exists, by rule id, for those that found something.
     sources: Mapping[str, tuple[Source, ...]] = field(default_factory=dict)
     produced_with: Mapping[str, object] = field(default_factory=dict, compare=False)

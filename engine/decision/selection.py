@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..plan import Plan, simplicity
+from ..plan import Plan, describe, simplicity
 from ..quantity import Estimate
 from ..search.uniform import Found
 
 #: What simplicity may cost in expectation, as a share of the step time.
 PRICE_OF_SIMPLICITY = 0.05
+#: A fallback that takes more times as long as the recommended plan is none.
+USELESS = 2.0
 
 Stands = Callable[[Found], tuple[str, ...]]
 Ratio = Callable[[Found, Found], Estimate]
@@ -103,6 +105,9 @@ def fallback(
     for found in heapq.merge(own, rest, key=lambda found: found.seconds):
         seen += 1
         if found.feasible == "yes" and (id(found) in standing or not stands(found)):
+            times = found.seconds / recommended.seconds
+            if times > USELESS:
+                return None, f"the fastest simpler plan takes {times:.3g} times as long: {describe(found.plan)}"
             return found, ""
     if not seen:
         return None, "no plan of the declared space has a smaller simplicity tuple and fits the memory"

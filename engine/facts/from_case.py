@@ -19,6 +19,8 @@ MEASURABLE = (
     ("workspace", "workspace memory of each stage", "the same profiling run: peak less what persists"),
     ("activation_memory", "activation memory of one microbatch in flight", "the same profiling run, by stage"),
 )
+#: Contradictions of one profile that are told; the first of them is enough to refuse it.
+MOST_CONTRADICTIONS = 20
 EVIDENCE_ITEMS = (
     "link_bandwidth", "link_latency", "device_memory", "contention", "stage_latency", "workspace", "activation_memory",
     "collective_curves", "compute_rate", "memory_bandwidth", "launch_overhead", "framework_context", "allocator_reserve",
@@ -192,6 +194,8 @@ def _workload(case: Case) -> Iterator[Fact]:
 
 
 def _cluster(case: Case) -> Iterator[Fact]:
+    from .from_topology import topology_facts
+
     described, stated = case.described, case.loaded.stated.cluster
     if stated is None:
         return
@@ -221,6 +225,7 @@ def _cluster(case: Case) -> Iterator[Fact]:
                 device=node.device,
                 memory_bytes=round(node.memory.value) if node.memory else None,
                 memory_grade=node.memory.grade.value if node.memory else None,
+                sheet_memory_bytes=round(node.sheet_memory.value) if node.sheet_memory else None,
                 nics=node.nics[0] if node.nics else None,
                 nic_bandwidth_bytes_per_s=round(node.nics[1].value) if node.nics else None,
             )
@@ -243,17 +248,7 @@ def _cluster(case: Case) -> Iterator[Fact]:
             nic_bandwidth_bytes_per_s=round(link.nic_bandwidth.value) if link.nic_bandwidth else None,
             faster_than_inner=faster,
         )
-    topology = described.topology
-    if topology is not None:
-        yield fact(
-            "topology_file",
-            topology.path,
-            devices=topology.devices,
-            node_devices=nodes[0].devices if nodes else None,
-            islands=topology.islands,
-            largest_island=topology.largest_island,
-            gaps=topology.gaps,
-        )
+    yield from topology_facts(case)
     contention = stated.contention
     if isinstance(contention, str):
         yield fact("contention", "/cluster/contention", stated="none")
@@ -284,7 +279,7 @@ def _profile(case: Case) -> Iterator[Fact]:
         model_layers=layers,
         usable=None if layers is None else profile.layers == layers,
     )
-    for first, second in profile.contradictions:
+    for first, second in profile.contradictions[:MOST_CONTRADICTIONS]:
         yield fact(
             "profile_contradiction",
             "/profile/file",

@@ -15,6 +15,12 @@ from .fact import Fact
 from .from_case import fact
 
 
+#: Beyond this nobody looks for divisors, and of more stages than this only so many get a fact of their own.
+MOST_DIVIDED = 10**10
+MOST_STAGES = 256
+#: What a fact can hold: products of stated degrees can be larger, and are as wrong as this.
+MOST = 2**62
+
 def plan_case(plan: Plan, path: str = "") -> PlanCase:
     """A plan that the search made, in the shape of a stated one, so that the same facts and rules judge both."""
     stages = tuple(
@@ -63,8 +69,8 @@ def _degrees(plan: PlanCase) -> dict[str, int]:
 
 def _devices(plan: PlanCase) -> int:
     if plan.stages is not None:
-        return sum(stage.devices or stage.mesh.devices for stage in plan.stages)
-    return plan.mesh.devices * plan.pipeline
+        return min(MOST, sum(stage.devices or stage.mesh.devices for stage in plan.stages))
+    return min(MOST, plan.mesh.devices * plan.pipeline)
 
 
 def _plan(case: Case, plan: PlanCase, found: bool) -> Fact:
@@ -129,10 +135,10 @@ def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
             at,
             plan=plan.name,
             of=of,
-            total=total,
+            total=min(MOST, total),
             axis=axis,
-            parts=parts,
-            remainder=total % parts,
+            parts=min(MOST, parts),
+            remainder=min(MOST, total % parts),
             multiple=parts % total == 0,
             nearest=_nearest(total, parts) if total % parts else None,
         )
@@ -164,6 +170,9 @@ def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
             yield division("sequence", case.sequence_length, "tensor", mesh.tensor * mesh.context, where)
         if mesh.context > 1 and case.sequence_length:
             yield division("sequence", case.sequence_length, "context", 2 * mesh.context, where)
+        if mesh.expert == 1 and mesh.expert_tensor is not None and mesh.expert_tensor > 1:
+            at = where or f"{degrees_path}/expert_tensor"
+            yield division("expert_grid", mesh.devices, "expert x expert_tensor", mesh.expert_tensor, at)
         if mesh.expert > 1:
             experts = model.moe.experts if model is not None and model.moe else None
             if experts is not None:
@@ -177,7 +186,9 @@ def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
 
 
 def _nearest(total: int, parts: int) -> str:
-    """The divisors of `total` next to `parts`, which does not divide it: `16 or 32`."""
+    """The divisors of `total` next to `parts`, which does not divide it: `16 or 32`; a total beyond reason has none looked for."""
+    if total > MOST_DIVIDED:
+        return "a divisor of it"
     small = [divisor for divisor in range(1, isqrt(total) + 1) if total % divisor == 0]
     divisors = [*small, *(total // divisor for divisor in small)]
     below = max(divisor for divisor in divisors if divisor < parts)
@@ -185,35 +196,75 @@ def _nearest(total: int, parts: int) -> str:
     return str(below) if above is None else f"{below} or {above}"
 
 
+Runs = list[tuple[int, int]]
+
+
+def _held(stages: tuple[StatedStage, ...], layers: int) -> tuple[Runs, Runs, Runs]:
+    """Runs of layers (inclusive) that no stage holds, that more than one holds, and that the model does not have.
+
+    A sweep over the stages' ends: its cost is that of their number, whatever layers they name.
+    """
+    steps: dict[int, int] = {0: 0, layers: 0}
+    for stage in stages:
+        steps[stage.first] = steps.get(stage.first, 0) + 1
+        steps[stage.last + 1] = steps.get(stage.last + 1, 0) - 1
+    missing: Runs = []
+    repeated: Runs = []
+    beyond: Runs = []
+    held = 0
+    edges = sorted(steps)
+    for first, after in pairwise(edges):
+        held += steps[first]
+        run = (first, after - 1)
+        if first < layers and not held:
+            missing.append(run)
+        if held > 1:
+            repeated.append(run)
+        if first >= layers and held:
+            beyond.append(run)
+    return missing, repeated, beyond
+
+
+def _told(
+    stages: tuple[StatedStage, ...], microbatch: int | None, data: int
+) -> Iterator[tuple[int, StatedStage]]:
+    """The stages that get a fact of their own: those that may be wrong or differ from the one before, and the first and last.
+
+    Thousands of equal stages say nothing that one of them does not; at most `MOST_STAGES` are told.
+    """
+    told = 0
+    for k, stage in enumerate(stages):
+        odd = stage.devices not in (None, stage.mesh.devices)
+        odd = odd or (microbatch is not None and (microbatch * data) % stage.mesh.data != 0)
+        new = k == 0 or stage.mesh != stages[k - 1].mesh or stage.path != stages[k - 1].path
+        if (odd or new or k == len(stages) - 1) and told < MOST_STAGES:
+            told += 1
+            yield k, stage
+
+
 def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
     if plan.stages is None:
         return
     layers = case.model.layers if case.model else None
-    held: dict[int, int] = {}
-    for stage in plan.stages:
-        for layer in range(stage.first, min(stage.last, stage.first + 10**5) + 1):
-            held[layer] = held.get(layer, 0) + 1
     if layers is not None:
-        missing = [layer for layer in range(layers) if layer not in held]
-        repeated = sorted(layer for layer, times in held.items() if times > 1)
-        beyond = sorted(layer for layer in held if layer >= layers)
+        missing, repeated, beyond = _held(plan.stages, layers)
         wrong = missing[:1] + repeated[:1] + beyond[:1]
         yield fact(
             "coverage",
             f"{plan.path}/stages",
             plan=plan.name,
             model_layers=layers,
-            missing=len(missing),
-            repeated=len(repeated),
-            beyond=len(beyond),
-            first_problem=min(wrong) if wrong else None,
+            missing=sum(last - first + 1 for first, last in missing),
+            repeated=sum(last - first + 1 for first, last in repeated),
+            beyond=sum(last - first + 1 for first, last in beyond),
+            first_problem=min(wrong)[0] if wrong else None,
             embedding_stages=sum(s.embedding for s in plan.stages),
             head_stages=sum(s.head for s in plan.stages),
             ordered=all(a.first < b.first for a, b in pairwise(plan.stages)),
             ends_right=plan.stages[0].embedding and plan.stages[-1].head,
         )
     microbatch = plan.stated.microbatch
-    for k, stage in enumerate(plan.stages):
+    for k, stage in _told(plan.stages, microbatch, plan.mesh.data):
         before = plan.stages[k - 1] if k else None
         remainder = (microbatch * plan.mesh.data) % stage.mesh.data if microbatch is not None else None
         yield fact(
@@ -248,7 +299,7 @@ def _groups(case: Case, plan: PlanCase) -> Iterator[Fact]:
             stride = min(distance.get("data", 1), distance.get("context", distance.get("data", 1)))
         else:
             stride = distance.get(axis, 1)
-        found = reach(cluster, size, stride)
+        found = reach(cluster, size, stride, _devices(plan))
         inside = next((members for tier, members in found.members if tier.span <= cluster.island), 1)
         slowest = found.slowest
         tier = tiers.get(slowest.name, "island")

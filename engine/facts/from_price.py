@@ -13,11 +13,17 @@ from .fact import Fact, in_field_unit
 from .from_case import fact
 
 
+#: A pipeline with more stages has a fact of memory for its ends, its fullest and its tightest stage only.
+MOST_STAGES = 128
+
+
 def memory_facts(plan: Plan, path: str, ledger: Sequence[StageMemory]) -> Iterator[Fact]:
     """One fact a stage, from the memory ledger."""
     most = max(memory.device.value for memory in ledger)
     peak = next(memory.stage for memory in ledger if memory.device.value == most)
-    for memory in ledger:
+    unfit = {"no": 2, "at_risk": 1, "yes": 0}
+    tightest = max(ledger, key=lambda memory: (unfit[fits(memory)], memory.device.high - memory.capacity_bytes)).stage
+    for memory in _told(ledger, peak, tightest):
         stage = plan.stages[memory.stage]
         headroom = headroom_bytes(memory)
         yield fact(
@@ -39,9 +45,18 @@ def memory_facts(plan: Plan, path: str, ledger: Sequence[StageMemory]) -> Iterat
             headroom_ppm=round(1e6 * headroom / memory.capacity_bytes),
             fits=fits(memory),
             peak=memory.stage == peak,
+            tightest=memory.stage == tightest,
+            unfit_stages=sum(fits(one) == fits(memory) for one in ledger),
             largest_row=max(memory.rows, key=lambda row: row.bytes).name,
             in_flight=-(-memory.in_flight.numerator // memory.in_flight.denominator),
         )
+
+
+def _told(ledger: Sequence[StageMemory], peak: int, tightest: int) -> Iterator[StageMemory]:
+    """The stages that get a fact of their own: all of a short pipeline, else the ends, the fullest and the tightest."""
+    for memory in ledger:
+        if len(ledger) <= MOST_STAGES or memory.stage in (0, len(ledger) - 1, peak, tightest):
+            yield memory
 
 
 def measured_rows(profile: MeasuredProfile, plan: PlanCase, layers: int) -> list[tuple[ProfileRow, ...] | None]:
@@ -115,10 +130,11 @@ def step_fact(priced: Priced, path: str, step: Estimate, mfu: float) -> Fact:
         bubble_ppm=round(1e6 * max(0.0, ledger.bubble_s) / seconds),
         exposed_ppm=round(1e6 * ledger.exposed_s / seconds),
         unmodelled=len(priced.step.unmodelled),
+        lacks="; ".join(priced.step.unmodelled)[:400] or None,
     )
 
 
-def comparison_fact(plan: Plan, path: str, best: Plan, ratio: Estimate) -> Fact:
+def comparison_fact(plan: Plan, path: str, best: Plan, ratio: Estimate, fits: str) -> Fact:
     """A stated plan beside the recommended one. `ratio` is stated over recommended."""
     if plan.identity == best.identity:
         relation = "same"
@@ -139,6 +155,7 @@ def comparison_fact(plan: Plan, path: str, best: Plan, ratio: Estimate) -> Fact:
         high_ppm=round(1e6 * ratio.high),
         relation=relation,
         slower_ppm=max(0, round(1e6 * (ratio.value - 1))),
+        fits=fits,
     )
 
 

@@ -150,6 +150,7 @@ OF_CASE: tuple[Kind, ...] = (
             "device": text("The device type."),
             "memory_bytes": whole("Capacity of one device.", optional=True),
             "memory_grade": text("Its grade.", optional=True, one_of=GRADES),
+            "sheet_memory_bytes": whole("What the device's data sheet says, nominal.", optional=True),
             "nics": whole("Network cards that the node's data sheet lists.", optional=True),
             "nic_bandwidth_bytes_per_s": whole("Of one of them, per direction.", optional=True),
         },
@@ -178,7 +179,42 @@ OF_CASE: tuple[Kind, ...] = (
             "node_devices": whole("Devices of a node as described.", optional=True),
             "islands": whole("Groups of devices joined by fast links."),
             "largest_island": whole("Devices of the largest of them."),
+            "sheet_island": whole("Devices of an island by the node's data sheet; 1 without fast links.", optional=True),
             "gaps": whole("Cells or rows that could not be read."),
+            "disagreeing": whole("Links that the rows of their two ends describe differently."),
+            "weak_pairs": whole("Pairs behind a switch with fewer NVLinks than the other pairs."),
+            "nics": whole("Network cards it names.", optional=True),
+            "fabric_nics": whole("Cards of a node that the fabric counts.", optional=True),
+            "devices_a_nic": whole("The most devices that share a nearest card.", optional=True),
+        },
+    ),
+    Kind(
+        "measured_collective",
+        "A measured collective beside the most that the links it ran over can carry.",
+        {
+            "operation": text("all_reduce, all_gather ..."),
+            "ranks": whole("Devices."),
+            "nodes": whole("Nodes they sit on, stated or the fewest that hold them."),
+            "bus_bandwidth_bytes_per_s": whole("The best bus bandwidth of the run."),
+            "limit_bytes_per_s": whole("The most that any algorithm can show on these links."),
+            "link": text("The link that sets the limit."),
+            "above_ppm": whole("How far the measurement is above the limit, as a share of it; 0 where it is not."),
+        },
+    ),
+    Kind(
+        "rate_check",
+        "A rate that the proposal states and a data sheet states too.",
+        {
+            "what": text("Of what."),
+            "sheet": text("The data sheet."),
+            "stated_bytes_per_s": whole("As stated."),
+            "sheet_bytes_per_s": whole("By the data sheet."),
+            "factor_ppm": whole("The larger over the smaller, in millionths."),
+            "side": text("Where the stated rate lies.", one_of=("above", "below", "equal")),
+            "slip": text(
+                "The slip that the factor looks like: 7.5 to 8.5 is bits for bytes, 900 to 1,100 a prefix.",
+                one_of=("none", "bits_and_bytes", "thousand"),
+            ),
         },
     ),
     Kind(
@@ -260,6 +296,21 @@ OF_CASE: tuple[Kind, ...] = (
         {
             "cost_device_seconds": whole("Profiling and change-over together.", optional=True),
             "share_of_run_ppm": whole("Of the run's device time by the submitted or best plan.", optional=True),
+        },
+    ),
+    Kind(
+        "suppression",
+        "A comment of the proposal that suppresses a rule in one line.",
+        {
+            "rule": text("The rule, as it is written."),
+            "state": text(
+                "in_force; expired; unknown: no such rule; forbidden: a rule that cannot be suppressed; unused: found nothing.",
+                one_of=("in_force", "expired", "unknown", "forbidden", "unused"),
+            ),
+            "line": whole("The comment's line."),
+            "owner": text("Who answers for it."),
+            "until": text("Its last day, year-month-day.", optional=True),
+            "near": text("Where the rule is unknown, the nearest id that exists.", optional=True),
         },
     ),
 )

@@ -34,6 +34,7 @@ OF_RESULT: tuple[Kind, ...] = (
             "high_ppm": whole("High end."),
             "relation": text("same, tie, slower or faster.", one_of=("same", "tie", "slower", "faster")),
             "slower_ppm": whole("How much slower the stated plan is, as a share; 0 where it is not."),
+            "fits": text("Whether the stated plan fits its devices.", one_of=("yes", "at_risk", "no")),
         },
         "search",
     ),

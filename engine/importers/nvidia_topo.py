@@ -41,6 +41,8 @@ LINK_WORDS: Mapping[str, str] = MappingProxyType(
 """What each link word means. Source: the legends under the matrices of nvidia-smi; SOC: tensorflow/networking, gdr."""
 
 _LINK = r"NV[1-9]\d?|PIX|PXB|PHB|NODE|SYS|SOC"
+#: What was expected where two rows differ.
+ONE_DESCRIPTION = "the same in both rows: a link has one description"
 _WORD = re.compile(_LINK)
 _FUSED = re.compile(rf"(?:X|{_LINK}){{2,}}")
 _PLAIN_WORD = re.compile(r"[A-Z][A-Z0-9]{1,7}")
@@ -122,6 +124,11 @@ def islands(matrix: TopologyMatrix) -> tuple[tuple[str, ...], ...]:
     for device in matrix.devices:
         members.setdefault(root(device), []).append(device)
     return tuple(tuple(group) for group in members.values())
+
+
+def disagreeing(matrix: TopologyMatrix) -> int:
+    """Links that the rows of their two ends describe differently: the matrix is not symmetric there."""
+    return sum(gap.expected == ONE_DESCRIPTION for gap in matrix.missing)
 
 
 def recognises(text: str) -> bool:
@@ -207,7 +214,7 @@ def agreed(
                 what = (
                     f"{one}-{other} is {_spoken(first)} on line {first.line}, {_spoken(against)} on line {against.line}"
                 )
-                gaps.append(Gap(what, against.line, "the same in both rows: a link has one description"))
+                gaps.append(Gap(what, against.line, ONE_DESCRIPTION))
             else:
                 links[one, other] = links[other, one] = first
                 once += len(said) == 1

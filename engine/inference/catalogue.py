@@ -70,7 +70,8 @@ class Catalogue:
         """The catalogue with the changes of a configuration. Raises UsageError for one that cannot be made.
 
         A mandatory rule can be neither ignored, lowered nor suppressed. An ignored error is still evaluated and leaves
-        a condition where it fires; any other ignored rule is silent.
+        a condition where it fires; one that concludes a condition or a counter-signal still concludes it, so that nobody
+        gets a better verdict by ignoring rules. Any other ignored rule is silent.
         """
         rules = {rule.id: rule for rule in self.rules}
         made = list(self.overrides)

@@ -1,8 +1,8 @@
 """Running a rule's examples: a patch on a base proposal, handed to whoever judges proposals, and what it must find.
 
-An example never brings facts instead of a proposal: it is the base's own text with some values replaced, as bytes, so that
-it passes through the loader and all that follows. Facts may be added to those that are derived. How a proposal is judged is
-not known here: it is a callable.
+An example never brings facts instead of a proposal: it is the base's own text, or, where it has a patch, JSON of its values
+with some replaced, so that it passes through the loader and all that follows. Facts may be added to those that are derived.
+How a proposal is judged is not known here: it is a callable.
 """
 
 from __future__ import annotations
@@ -81,8 +81,13 @@ def check_rule(rule: Rule, judge: Judge, bases: Iterable[Path] = ()) -> list[str
 
 
 def example_text(example: Example, bases: Iterable[Path] = ()) -> tuple[bytes, Path]:
-    """The proposal of an example as bytes (JSON, which is YAML), and the path of the base that it was made from."""
+    """The proposal of an example as bytes, and the path of the base that it was made from.
+
+    Without a patch it is the base as it stands, comments included; with one it is JSON (which is YAML), and has none.
+    """
     path = base_path(example.base, bases)
+    if not example.patch:
+        return path.read_bytes(), path
     data = patched(load_document(path).data, example.patch)
     return json.dumps(data, ensure_ascii=False, indent=1).encode(), path
 

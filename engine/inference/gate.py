@@ -8,7 +8,7 @@ concludes is a fact, and who calls the gate decides what follows from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -34,7 +34,7 @@ _REPORT = "this is a defect of planproof or durable_rules, not of the proposal: 
 
 T = TypeVar("T")
 Closed = Callable[[Phase, Sequence[Fact]], bool]
-LineOf = Callable[[str], "int | None"]
+LinesOf = Callable[[str], Collection[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +148,14 @@ class Gate:
         closed: Closed | None = None,
         *,
         suppressions: Sequence[Suppression] = (),
-        line_of: LineOf | None = None,
+        lines_of: LinesOf | None = None,
         today: date | None = None,
     ) -> Outcome:
         """Run `phases` in the order of the strata; what each concludes is a fact for the later ones.
 
-        `closed(phase, facts so far)` says whether what the phase needs is closed: then it is skipped. `line_of` gives
-        the line of a pointer, for suppressions by line; `today` ends suppressions. Raises InternalFault, never a
-        partial outcome.
+        `closed(phase, facts so far)` says whether what the phase needs is closed: then it is skipped. `lines_of` gives
+        the lines that a pointer stands in, for suppressions by line; `today` ends suppressions. Raises InternalFault,
+        never a partial outcome.
         """
         known = {fact.key: fact for fact in facts}
         findings: list[Finding] = []
@@ -166,7 +166,7 @@ class Gate:
                 if closed is not None and closed(phase, present):
                     skipped.append(phase)
                     continue
-                for finding, added in self._findings(self._matches(phase, present), suppressions, line_of, today):
+                for finding, added in self._findings(self._matches(phase, present), suppressions, lines_of, today):
                     findings.append(finding)
                     known.update((fact.key, fact) for fact in added if fact.key not in known)
         return Outcome(tuple(findings), tuple(known.values()), tuple(skipped))
@@ -220,15 +220,15 @@ class Gate:
             ) from fault
 
     def _findings(
-        self, matches: Iterable[Match], suppressions: Sequence[Suppression], line_of: LineOf | None, today: date | None
+        self, matches: Iterable[Match], suppressions: Sequence[Suppression], lines_of: LinesOf | None, today: date | None
     ) -> Iterator[tuple[Finding, tuple[Fact, ...]]]:
         """The findings of `matches`, those that say and conclude the same once, each with the facts it adds."""
         seen: set[object] = set()
         for match in matches:
             rule, bound = match.rule, dict(match.bindings)
             path = _path(rule.at, match)
-            line = line_of(path) if line_of is not None and suppressions else None
-            suppressed = None if rule.mandatory else covering(suppressions, rule.id, path, line, today=today)
+            lines = lines_of(path) if lines_of is not None and suppressions else ()
+            suppressed = None if rule.mandatory else covering(suppressions, rule.id, path, lines, today=today)
             if suppressed is None and rule.ignored:
                 suppressed = Suppression(rule.id, "ignored by the configuration", "configuration")
             concluded = self._concluded(match, path, suppressed is not None)

@@ -201,13 +201,13 @@ class Rule:
 
     @property
     def active(self) -> bool:
-        """Whether the rule is evaluated. An ignored one is if it has force: it leaves a condition."""
+        """Whether the rule is evaluated. An ignored one is if it has force: it leaves what the verdict needs to know."""
         return self.status is not Status.DEPRECATED and (not self.ignored or self.forceful)
 
     @property
     def forceful(self) -> bool:
-        """Whether the rule, as its file has it, stops something: it is an error or closes a capability."""
-        return self.declared is Severity.ERROR or any(conclusion.kind == CLOSED for conclusion in self.concludes)
+        """Whether the verdict hangs on the rule, as its file has it: it is an error, or it concludes something."""
+        return self.declared is Severity.ERROR or bool(self.concludes)
 
     @property
     def lowered(self) -> bool:

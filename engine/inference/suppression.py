@@ -6,7 +6,7 @@ suppressed finding is still printed, and an error that is suppressed leaves the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date
 
@@ -15,7 +15,7 @@ from datetime import date
 class Suppression:
     """`rule` is silenced until the end of `until` (None: for ever) at `path`, at `line`, or, with neither, everywhere.
 
-    `path` is a JSON pointer and covers what stands below it.
+    `path` is a JSON pointer and covers what stands below it. One with a line is written in the proposal itself.
     """
 
     rule: str
@@ -29,24 +29,24 @@ class Suppression:
         """Whether its time is over on `today`."""
         return self.until is not None and today > self.until
 
-    def covers(self, rule: str, path: str, line: int | None = None) -> bool:
-        """Whether it speaks of a finding of `rule` at the pointer `path`, in `line` of the file where known."""
+    def covers(self, rule: str, path: str, lines: Collection[int] = ()) -> bool:
+        """Whether it speaks of a finding of `rule` at the pointer `path`, which begins in one of `lines` of the file."""
         if rule != self.rule:
             return False
         if self.path is not None:
             return path == self.path or path.startswith(self.path.rstrip("/") + "/")
-        return self.line is None or self.line == line
+        return self.line is None or self.line in lines
 
 
 def covering(
-    suppressions: Iterable[Suppression], rule: str, path: str, line: int | None = None, *, today: date | None = None
+    suppressions: Iterable[Suppression], rule: str, path: str, lines: Collection[int] = (), *, today: date | None = None
 ) -> Suppression | None:
     """The first suppression in force (on `today`, where given) that covers the finding."""
     return next(
         (
             one
             for one in suppressions
-            if one.covers(rule, path, line) and not (today is not None and one.expired(today))
+            if one.covers(rule, path, lines) and not (today is not None and one.expired(today))
         ),
         None,
     )

@@ -168,10 +168,11 @@ def simplicity(plan: Plan) -> tuple[int, ...]:
     """How complicated a plan is to run and to reason about; the smaller tuple is simpler and wins ties.
 
     (axes above 1, distinct stage lengths, distinct stage meshes, operators that leave their block's layout, schedule in the
-    order of `Schedule`, kinds of recompute, ZeRO stage). The pipeline counts as an axis, expert parallelism too.
+    order of `Schedule`, kinds of recompute, ZeRO stage). The pipeline counts as an axis, expert parallelism too; context
+    parallelism counts as two, because it splits the sequence itself: masks, positions and the loss have to know of it.
     """
     mesh = plan.mesh
-    axes = sum(degree > 1 for degree in (mesh.data, mesh.tensor, mesh.context, mesh.expert, plan.pipeline))
+    axes = sum(degree > 1 for degree in (mesh.data, mesh.tensor, mesh.expert, plan.pipeline)) + 2 * (mesh.context > 1)
     recomputes = {plan.recompute_of(k) for k in range(plan.pipeline)} - {Recompute.NONE}
     return (
         axes,

@@ -8,16 +8,20 @@ about the world with its grade. Cases know no rules: what follows from a gap is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
 
 from ..cluster import Cluster
 from ..hardware import NodeSheet
-from ..importers.nvidia_topo import TopologyMatrix
 from ..model import Transformer, Workload
 from ..plan import Mesh, Plan, Recompute, Role
 from ..quantity import Quantity
 from .load import LoadedProposal
 from .profile import MeasuredProfile
 from .schema import Layouts, PlanChoice
+
+if TYPE_CHECKING:
+    from ..importers.nvidia_topo import TopologyMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,8 @@ class NodeCase:
     nics: tuple[int, Quantity] | None
     #: The data sheet, where there is one; of a node described by device and count, what its description amounts to.
     sheet: NodeSheet | None = None
+    #: What the device's data sheet says, where the proposal states another capacity.
+    sheet_memory: Quantity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +193,12 @@ class Case:
     evidence: tuple[Evidence, ...]
     contradictions: tuple[Contradiction, ...]
     files: tuple[InputFile, ...]
+
+    @property
+    def dated(self) -> date | None:
+        """The date of the proposal, where it has one."""
+        heading = self.loaded.stated.proposal
+        return date.fromisoformat(heading.date) if heading and heading.date else None
 
     @property
     def framework(self) -> str | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ..cluster.parts import Fabric, Inner, Machine, Measured, Parts, Route
-from ..importers.nvidia_topo import TopologyMatrix
 from .case import Case, ClusterCase, LinkCase, NodeCase
+
+if TYPE_CHECKING:
+    from ..importers.nvidia_topo import TopologyMatrix
 
 
 def parts_of(case: Case) -> Parts:

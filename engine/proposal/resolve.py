@@ -6,6 +6,7 @@ Files are read here and nowhere later. Nothing is judged: a gap becomes an entry
 
 from __future__ import annotations
 
+from ..errors import InputError
 from ..hardware import Library
 from ..model import Transformer
 from ..quantity import Dimension, Grade, Provenance, Quantity
@@ -17,6 +18,9 @@ from .resolve_cluster import ClusterResolver
 from .resolve_model import resolve_batch, resolve_model, resolve_workload
 from .resolve_plans import resolve_plans
 from .schema import Heading, Layouts, Profile
+
+
+MOST_TOKENS = 10**18
 
 
 def resolve(loaded: LoadedProposal, library: Library) -> Case:
@@ -97,6 +101,13 @@ def _run_length(
             "run_length_twice",
             "/proposal/run_length",
             f"{steps} steps of {per_step} tokens are {steps * per_step:.4g} tokens, not {tokens:.4g}",
+        )
+    if steps is not None and steps * per_step > MOST_TOKENS:
+        raise InputError(
+            f"{steps} steps of {per_step} tokens are more than {MOST_TOKENS:.0e} tokens: no run is that long",
+            place=collect.place("/proposal/run_length"),
+            code="input.range",
+            remedy="Check 'run_length', 'global_batch' and 'sequence_length'.",
         )
     if steps is None and tokens is not None:
         steps = -(-tokens // per_step)

@@ -111,8 +111,10 @@ class ClusterResolver:
                 f"'cluster.nodes.{gap}': a node type of a data sheet, or 'device' and 'devices'",
                 "planproof lists the types it knows; --hardware DIR adds your own",
             )
+        sheet_memory = None
         memory = self._memory(entry.device_memory, sheet, path, name)
         if sheet is not None and memory is not None and entry.device_memory is not None:
+            sheet_memory = sheet.device.memory
             sheet = replace(sheet, device=replace(sheet.device, memory=memory, memory_usable=memory))
         if sheet is not None:
             self.sheets.append((entry.count or 0, sheet))
@@ -129,10 +131,18 @@ class ClusterResolver:
             memory,
             nics,
             sheet,
+            sheet_memory=sheet_memory,
         )
 
     def _memory(self, stated: Stated | None, sheet: NodeSheet | None, path: str, name: str) -> Quantity | None:
         if stated is not None:
+            if stated.value < 2**20:
+                raise InputError(
+                    f"device_memory: {stated.text} is no device's memory",
+                    place=self.collect.place(f"{path}/device_memory"),
+                    code="input.range",
+                    remedy="Write what one device has, such as 80 GiB.",
+                )
             quantity = self.collect.quantity(stated, f"{path}/device_memory")
             return self.collect.witness("device_memory", f"memory of a device of {name}", f"{path}/device_memory", quantity)
         if sheet is None:
@@ -212,8 +222,11 @@ class ClusterResolver:
             outer = list(sheet.links)
         for link in outer:
             span = min(link.island, sheet.devices)
-            if self.topology is not None and not links and self.topology.largest_island < span:
-                span = max(1, self.topology.largest_island)
+            fast = link.kind is not LinkKind.PCIE
+            if self.topology is not None and not links and fast and self.topology.largest_island < span:
+                span = self.topology.largest_island
+                if span < 2:
+                    continue
             tier = "node" if links else "island"
             links.append(
                 LinkCase(

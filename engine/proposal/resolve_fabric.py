@@ -162,6 +162,13 @@ class FabricResolver:
                 "contention", "/cluster/contention/share", "'cluster.contention.share': 5 %, say", "the cluster's operator"
             )
             return None
+        if stated.share.value > 0.99:
+            raise InputError(
+                f"contention.share: {stated.share.text} leaves nothing of the fabric",
+                place=self.collect.place("/cluster/contention/share"),
+                code="input.range",
+                remedy="Write the share that others take, below 99 %.",
+            )
         quantity = self.collect.quantity(stated.share, "/cluster/contention/share")
         self.collect.witness("contention", "share of the fabric that others take", "/cluster/contention/share", quantity)
         return float(quantity.value)

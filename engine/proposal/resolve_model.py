@@ -60,7 +60,13 @@ def _from_config(file: str | None, kind: str | None, sequence_length: int | None
     found = hf_config.read(document.data, document.place)
     for field, (value, why) in found.assumed.items():
         collect.assume(f"model.{field}", f"{path}/file", value, why)
+    if found.transformer.moe is not None and found.transformer.moe.capacity_factor is None:
+        _assume_balance(f"{path}/file", collect)
     return found.transformer
+
+
+def _assume_balance(path: str, collect: Collector) -> None:
+    collect.assume("model.moe.imbalance", path, "1", "no router is known to balance its load; the busiest expert rank decides")
 
 
 def _from_shapes(shape: TransformerShape, sequence_length: int | None, collect: Collector) -> Transformer | None:
@@ -125,6 +131,8 @@ def _filled(shape: TransformerShape, sequence_length: int | None, collect: Colle
         assert shape.moe.top_k
         ffn = shape.moe.ffn or choose("moe.ffn", None, shape.ffn or 0)
         shared = shape.moe.shared_experts or 0
+        if shape.moe.imbalance is None and shape.moe.capacity_factor is None:
+            _assume_balance(f"{path}/moe/imbalance", collect)
         moe = MixtureOfExperts(
             experts=shape.moe.experts,
             top_k=shape.moe.top_k,

@@ -36,6 +36,15 @@ def resolve_plans(
             name = f"{name} ({k})"
         taken.add(name)
         found.append(_plan(choice, name, role, path, layers, global_batch, per_node, collect))
+    for role in (Role.REFERENCE, Role.SUBMITTED):
+        several = [plan for plan in found if plan.role is role]
+        if len(several) > 1:
+            names = " and ".join(f"'{plan.name}'" for plan in several)
+            collect.contradicts(
+                "plan_role_twice",
+                f"{several[1].path}/role",
+                f"{names} all have 'role: {role.value}'; one plan has it, the others are candidates",
+            )
     if not any(plan.role is Role.REFERENCE for plan in found):
         collect.lacks(
             "reference_plan",

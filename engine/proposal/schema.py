@@ -207,7 +207,7 @@ class WorkloadChoice(Section):
     """What is trained how. All of it is training semantics: a plan may not change it."""
 
     sequence_length: Annotated[int, Field(ge=1, le=10**8)] | None = Field(None, description="tokens a sequence")
-    global_batch: Batch | None = Field(None, description="2048 sequences, or 4 Mtokens")
+    global_batch: Batch | None = Field(None, description="2048 sequences, or 4194304 tokens")
     packing: Packing | None = None
     precision: PrecisionByRole | None = None
     optimizer: Annotated[OptimizerChoice, BeforeValidator(_named)] | None = Field(

@@ -84,7 +84,7 @@ def batch_text(raw: str) -> str:
         text = f"{int(text)} sequence{'s' if int(text) != 1 else ''}"
     dimension = Dimension.TOKENS if text.endswith(("token", "tokens")) else Dimension.SEQUENCES
     if parse(text, dimension) < 1:
-        raise UnitError(f"'{raw}' is an empty batch; write 2048 sequences or 4 Mtokens")
+        raise UnitError(f"'{raw}' is an empty batch; write 2048 sequences or 4194304 tokens")
     return text
 
 
@@ -221,7 +221,7 @@ def _workload(given: Given) -> Iterator[str]:
     if given.global_batch is not None:
         yield f"  global_batch: {given.global_batch}  # as given when this file was made"
     else:
-        yield "  # Of one optimizer step, in sequences or in tokens (4 Mtokens), from the training recipe."
+        yield "  # Of one optimizer step, in sequences or in tokens (4194304 tokens), from the training recipe."
         yield "  # global_batch: 2048 sequences"
     yield "  # Bytes a parameter follow from the dtype of each role; master: none says that there is no high-precision copy."
     yield "  # precision: {parameters: bf16, gradients: fp32, master: fp32, moments: fp32}"

@@ -118,16 +118,24 @@ def _batch(raw: object) -> Stated:
     if isinstance(raw, str) and raw.rstrip().endswith(("token", "tokens")):
         return _read(raw, Dimension.TOKENS)
     if isinstance(raw, str) and not raw.rstrip().endswith(("sequence", "sequences")):
-        raise problem("quantity", f"{raw!r} says neither sequences nor tokens; write 2048 sequences or 4 Mtokens")
+        raise problem("quantity", f"{raw!r} says neither sequences nor tokens; write 2048 sequences or 4194304 tokens")
     if isinstance(raw, bool | int | float):
-        raise problem("quantity", f"{raw!r} has no unit; write {raw} sequences, or the batch in tokens")
+        raise problem("quantity", f"{raw!r} has no unit; write {raw} sequences or {raw} tokens, whichever it is")
     return _read(raw, Dimension.SEQUENCES)
+
+
+def _whole_batch(raw: object) -> Stated:
+    """A batch is a whole number of sequences or tokens."""
+    stated = _batch(raw)
+    if not isinstance(stated.value, int):
+        raise problem("quantity", f"{raw!r} is no whole number of {stated.dimension.value}; write {round(stated.value)}")
+    return stated
 
 
 Batch = Annotated[
     Stated,
-    BeforeValidator(_batch),
+    BeforeValidator(_whole_batch),
     PlainSerializer(lambda stated: stated.text, return_type=str),
-    WithJsonSchema({"type": "string", "description": "for example 2048 sequences or 4 Mtokens"}),
+    WithJsonSchema({"type": "string", "description": "for example 2048 sequences or 4194304 tokens"}),
 ]
 Date = Annotated[str, BeforeValidator(check_date), WithJsonSchema({"type": "string", "format": "date"})]

@@ -89,7 +89,7 @@ _SHOWN: dict[Dimension, str] = {
     Dimension.COMPUTE_RATE: "989 TFLOP/s",
     Dimension.FRACTION: "5 % or 0.05",
     Dimension.SEQUENCES: "2048 sequences",
-    Dimension.TOKENS: "4 Mtokens or 15.6 Ttokens",
+    Dimension.TOKENS: "4194304 tokens or 15.6 Ttokens",
     Dimension.STEPS: "20000 steps",
     Dimension.DEVICE_TIME: "64 device-hours",
 }
@@ -105,10 +105,10 @@ class Bounds(NamedTuple):
 _BOUNDS: dict[Dimension, Bounds] = {
     Dimension.BYTES: Bounds(Fraction(0), Fraction(10**18)),
     Dimension.TIME: Bounds(Fraction(0), Fraction(10**10)),
-    Dimension.BANDWIDTH: Bounds(Fraction(1), Fraction(10**17)),
+    Dimension.BANDWIDTH: Bounds(Fraction(10**6), Fraction(10**17)),
     Dimension.COMPUTE_RATE: Bounds(Fraction(1), Fraction(10**19)),
     Dimension.FRACTION: Bounds(Fraction(0), Fraction(1)),
-    Dimension.SEQUENCES: Bounds(Fraction(1), Fraction(10**12)),
+    Dimension.SEQUENCES: Bounds(Fraction(1), Fraction(10**9)),
     Dimension.TOKENS: Bounds(Fraction(1), Fraction(10**18)),
     Dimension.STEPS: Bounds(Fraction(1), Fraction(10**12)),
     Dimension.DEVICE_TIME: Bounds(Fraction(0), Fraction(10**15)),

@@ -5,6 +5,7 @@ They are made from declarations and rule files, so they say what is in force; te
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from ..errors import PlanproofError
 from ..facts import KINDS
 from ..inference import load_catalogue
 from ..proposal import schema
+from .cli_page import cli_page
 from .facts_page import facts_page
 from .output import write_whole
 from .rules_page import rules_page
@@ -22,10 +24,19 @@ from .rules_page import rules_page
 def pages() -> Mapping[str, str]:
     """Every generated page: its path below docs/, and its text."""
     return {
+        "cli.md": _commands(),
         "facts.md": facts_page(KINDS),
         "rules.md": rules_page(load_catalogue(KINDS).rules),
         "schema/proposal.json": json.dumps(schema(), indent=2, ensure_ascii=False) + "\n",
     }
+
+
+def _commands() -> str:
+    """The page of the commands. They stand above this package, so it asks for them by name when it is run, as a program."""
+    import click
+
+    root = importlib.import_module("..cli.main", __package__).root
+    return cli_page(root, click.Context(root, info_name="planproof"))
 
 
 def write(folder: Path) -> None:

@@ -5,16 +5,19 @@ The writers (text, concise, JSON ...) put it into their formats. Knows nothing o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import Place
 from ..facts import Fact
-from ..inference import Finding, Phase, Severity
+from ..inference import Finding, Phase, Rule, Severity
 
 if TYPE_CHECKING:
+    from datetime import date
+
+    from ..config import Change
     from ..cost import StageMemory
     from ..proposal import Case, LoadedProposal
 
@@ -58,15 +61,36 @@ class Headroom:
     basis: str
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms a proposal was judged: what the configuration changed in the rules and says of the exit status.
+
+    `judged_on` is the day on which its suppressions were judged, None where it has none; `dated`: whether a date of the review
+    was given, so that another day's run would be the same.
+    """
+
+    overrides: tuple[Change, ...] = ()
+    mandatory: frozenset[str] = frozenset()
+    fail_on: str | None = None
+    judged_on: date | None = None
+    dated: bool = False
+
+
 @dataclass(frozen=True)
 class Report:
-    """One proposal's findings, those of earlier lines first. `skipped`: phases that closures kept from running."""
+    """One proposal's findings, those of earlier lines first. `skipped`: phases that closures kept from running.
+
+    `rules` are the rules that found something, by id; `known` the positions of the findings that a baseline has.
+    """
 
     loaded: LoadedProposal
     findings: tuple[Finding, ...]
     facts: tuple[Fact, ...]
     skipped: tuple[Phase, ...]
     headroom: Headroom | None
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    terms: Terms = Terms()
+    known: frozenset[int] = frozenset()
 
     @property
     def path(self) -> str:
@@ -77,6 +101,13 @@ class Report:
     def standing(self) -> tuple[Finding, ...]:
         """The findings that nobody suppressed."""
         return tuple(finding for finding in self.findings if finding.suppressed is None)
+
+    @cached_property
+    def counted(self) -> tuple[Finding, ...]:
+        """The findings that the exit status follows from: those that stand and that no baseline has."""
+        return tuple(
+            finding for k, finding in enumerate(self.findings) if finding.suppressed is None and k not in self.known
+        )
 
     def number(self, severity: Severity) -> int:
         """How many standing findings are of `severity`."""
@@ -98,9 +129,10 @@ class Report:
         return report_json(self)
 
 
-def from_examination(examined: Examined) -> Report:
-    """The report of a judged proposal."""
+def from_examination(examined: Examined, rules: Iterable[Rule] = (), terms: Terms | None = None) -> Report:
+    """The report of a proposal that was judged by `rules` on `terms`."""
     loaded = examined.case.loaded
+    found = {finding.rule_id for finding in examined.findings}
 
     def place(finding: Finding) -> tuple[int, int, str, str, str]:
         where = loaded.place(finding.path)
@@ -112,6 +144,8 @@ def from_examination(examined: Examined) -> Report:
         facts=tuple(examined.facts),
         skipped=tuple(examined.skipped),
         headroom=_headroom(examined),
+        rules={rule.id: rule for rule in rules if rule.id in found},
+        terms=terms or Terms(),
     )
 
 

@@ -40,8 +40,8 @@ LIMITS = (
         sources=False,
         stages=12,
         notes=False,
-        candidates=8,
-        rows=10,
+        candidates=6,
+        rows=8,
         classes=4,
     ),
 )

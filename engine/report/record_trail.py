@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..config import groups
 from ..decision.closures import NotExamined
 from ..decision.review import Amortisation, Review
 from ..inference import Finding, Severity
@@ -29,6 +30,7 @@ def trail(review: Review, sources: Sources, limits: Limits) -> dict[str, Any]:
     return {
         "findings": _findings(review, sources if limits.sources else {}, limits),
         "suppressed": _suppressed(review, limits),
+        "overrides": _overrides(review, limits),
         "invariants": _invariants(review, limits),
         "signals": [
             {"name": one.name, "state": one.state, "text": clipped(one.text, _TEXT), "by": one.by, "rule": one.rule}
@@ -115,8 +117,23 @@ def _suppressed(review: Review, limits: Limits) -> list[str]:
         if by is not None:
             until = f", until {by.until.isoformat()}" if by.until else ""
             place = _place(review, one.path)
-            lines.append(f"{one.rule_id} at {place}: {one.message} Suppressed by {by.owner}: {by.reason}{until}.")
-    return shortened(lines, limits.rows, "entries")
+            reason = by.reason.rstrip(".")
+            lines.append(f"{one.rule_id} at {place}: {one.message} Suppressed by {by.owner}: {reason}{until}.")
+    shown = shortened(lines, limits.rows, "entries")
+    if review.judged_on is not None:
+        whose = "the date of the review" if review.as_of is not None else "the day of the run"
+        shown.append(f"Whether suppressions have run out was judged on {review.judged_on}, {whose}.")
+    return shown
+
+
+def _overrides(review: Review, limits: Limits) -> Table:
+    """What the configuration changed, changes of one kind together."""
+    rows = []
+    for one, rules in groups(review.overrides):
+        listed = ", ".join(rules[:12]) + (f" and {len(rules) - 12} more" if len(rules) > 12 else "")
+        what = f"{one.what} {one.name}".rstrip()
+        rows.append((listed, what, one.before, one.after, f"{one.place.file}:{one.place.line}"))
+    return capped(("rule", "what", "before", "after", "place"), rows, limits.rows, "overrides")
 
 
 def _conditions(review: Review, limits: Limits) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ..quantity import Decider, Estimate, Grade, Provenance, Quantity
 from .places import first_rank, in_repository, title_of
 
 if TYPE_CHECKING:  # lint's JSON goes through here too, and loads neither prices nor decisions
+    from ..config import Change
     from ..cost import Priced, StageMemory
     from ..decision.closures import Link, NotExamined
     from ..decision.review import Amortisation, Candidate, CounterSignal, Review, SpaceReport
@@ -88,9 +89,13 @@ def review_json(review: Review) -> dict[str, Any]:
             for one in review.findings
             if one.suppressed is not None
         ],
-        "overrides": [],
+        "overrides": [override_json(one) for one in review.overrides],
         "digests": {name: review.digests[name] for name in sorted(review.digests)},
-        "produced_with": {"as_of": review.as_of, **review.produced_with},
+        "produced_with": {
+            "as_of": review.as_of,
+            "suppressions_judged_on": review.judged_on,
+            **review.produced_with,
+        },
     }
 
 
@@ -228,7 +233,25 @@ def suppression_json(finding: Finding) -> dict[str, Any] | None:
     by = finding.suppressed
     if by is None:
         return None
-    return {"reason": by.reason, "owner": by.owner, "until": by.until.isoformat() if by.until else None}
+    return {
+        "reason": by.reason,
+        "owner": by.owner,
+        "until": by.until.isoformat() if by.until else None,
+        "by": "configuration" if by.line is None else "comment",
+    }
+
+
+def override_json(change: Change) -> dict[str, Any]:
+    """One change that the configuration made to a rule, and where it is written."""
+    return {
+        "rule": change.rule,
+        "what": change.what,
+        "name": change.name or None,
+        "before": change.before,
+        "after": change.after,
+        "path": change.place.file,
+        "line": change.place.line,
+    }
 
 
 def _fact(fact: Fact) -> dict[str, Any]:

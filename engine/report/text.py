@@ -21,8 +21,8 @@ _BEFORE: Final = 60
 def text(report: Report, *, color: bool = False) -> str:
     """The report of one file. Where it passes, the first line says how much memory is left; the last line counts."""
     lines = [f"{terminal(report.path)}: {headroom_line(report)}"] if report.passes else []
-    for finding in report.findings:
-        lines += _finding(report, finding, color)
+    for k, finding in enumerate(report.findings):
+        lines += _finding(report, finding, color, known=k in report.known)
     lines.append(summary(report))
     return "\n".join(lines) + "\n"
 
@@ -42,18 +42,24 @@ def headroom_line(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """The counts by severity, what was suppressed, and the phases that did not run."""
+    """The counts by severity, what was known before, what was suppressed and when, and the phases that did not run."""
     counts = [plural(report.number(severity), severity.value) for severity in SEVERITIES]
     suppressed = len(report.findings) - len(report.standing)
     line = f"{terminal(report.path)}: {', '.join(counts)}"
+    if report.known:
+        line += f" ({len(report.known)} of them known)"
     if suppressed:
         line += f", {suppressed} suppressed"
+    terms = report.terms
+    if terms.judged_on is not None:
+        whose = "the date of the review" if terms.dated else "the day of this run; --as-of sets another"
+        line += f"; suppressions judged on {terms.judged_on.isoformat()} ({whose})"
     if report.skipped:
         line += f"; not run: {', '.join(phase.value for phase in report.skipped)}"
     return line
 
 
-def _finding(report: Report, finding: Finding, color: bool) -> list[str]:
+def _finding(report: Report, finding: Finding, color: bool, *, known: bool) -> list[str]:
     place = report.place(finding)
     severity = _painted(finding.severity.value, _COLOURS[finding.severity], color)
     rule = _painted(finding.rule_id, _BOLD, color)
@@ -66,6 +72,8 @@ def _finding(report: Report, finding: Finding, color: bool) -> list[str]:
     if by is not None:
         until = f", until {by.until.isoformat()}" if by.until else ""
         lines.append(f"  suppressed: {visible(by.reason)} ({visible(by.owner)}{until})")
+    if known:
+        lines.append("  known: the baseline has it")
     if finding.remedy:
         lines.append(f"  remedy: {visible(finding.remedy)}")
     return lines

@@ -87,7 +87,7 @@ class PlanPricer:
             step=step,
             step_estimate=measured_estimate(step.seconds, stages, others),
             feasible=fit,
-            binding="memory" if fit != "yes" else max(step.terms, key=lambda term: term[1])[0],
+            binding="capacity" if fit != "yes" else max(step.terms, key=lambda term: term[1])[0],
             exceptions=(),
         )
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..cluster import Cluster
-from ..model import Transformer, Workload
+from ..model import Attention, Transformer, Workload
 from ..plan import DEFAULT_ORDER, Mesh, Plan, Recompute, Role, Schedule, Stage, even_stages
 
 MICROBATCHES = (1, 2, 4, 8, 16)
+#: Tokens of a sequence that a context-parallel rank keeps at least; the rate of attention on shorter pieces was not measured.
+CONTEXT_TOKENS = 2048
 ZEROS = (0, 1, 2, 3)
 
 
@@ -74,6 +76,8 @@ class UniformSpace:
     workload: Workload
     cluster: Cluster
     limits: Limits = field(default_factory=Limits)
+    #: Whether the framework shards gradients and parameters (ZeRO 2 and 3) of a pipelined model.
+    shards_pipelines: bool = False
     _even: dict[tuple[int, Mesh], tuple[Stage, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -105,10 +109,11 @@ class UniformSpace:
                         if not self.schedules(pipeline):
                             continue
                         for microbatch in sorted(set(microbatches)):
-                            if replica % microbatch == 0:
-                                yield Shape(
-                                    data, tensor, pipeline, context, expert, microbatch, replica // microbatch
-                                )
+                            if replica % microbatch:
+                                continue
+                            shape = Shape(data, tensor, pipeline, context, expert, microbatch, replica // microbatch)
+                            if self.zeros(shape):
+                                yield shape
 
     def _experts(self, replicas: int) -> Iterator[int]:
         moe = self.model.moe
@@ -168,11 +173,12 @@ class UniformSpace:
         return tuple(found)
 
     def zeros(self, shape: Shape) -> tuple[int, ...]:
-        """ZeRO stages; only 0 where there is nothing to shard over."""
-        allowed = self.limits.zeros or ZEROS
+        """ZeRO stages; only 0 where there is nothing to shard over, and below 2 with a pipeline unless the framework shards it."""
+        allowed = sorted(set(self.limits.zeros or ZEROS))
         if shape.data * shape.context == 1:
-            return tuple(zero for zero in allowed if zero == 0) or (0,)
-        return tuple(sorted(set(allowed)))
+            return (0,)
+        most = 3 if shape.pipeline == 1 or self.shards_pipelines else 1
+        return tuple(zero for zero in allowed if zero <= most)
 
     def sequence_parallels(self, shape: Shape) -> tuple[bool, ...]:
         """Sequence parallelism on or off; off where tensor parallelism is."""
@@ -226,13 +232,27 @@ class UniformSpace:
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """What the declared space does not hold, with the reason."""
-        return (
+        rows = [
             LeftOut("uneven stages and meshes", "only uniform plans are searched; stated uneven plans are priced"),
             LeftOut("operator layouts", "each operator keeps the usual layout of its family on the tensor axis"),
+            LeftOut("expert tensor parallelism apart from tensor", "an expert is split like the rest of its layer"),
             LeftOut("axis order", f"one order is searched, innermost first: {', '.join(DEFAULT_ORDER)}"),
             LeftOut("recompute by stage", "all stages recompute alike"),
             LeftOut("fewer devices", "every plan uses all devices"),
-        )
+            LeftOut(
+                f"context parallel with fewer than {CONTEXT_TOKENS} tokens a rank, or with unfused attention",
+                "the rate of attention on shorter pieces was not measured; rings of keys and values need a fused kernel",
+            ),
+        ]
+        if not self.shards_pipelines:
+            rows.append(
+                LeftOut(
+                    "ZeRO 2 and 3 with a pipeline",
+                    "DeepSpeed's pipeline engine takes ZeRO below 2, and Megatron-LM's FSDP excludes a pipeline; "
+                    "a proposal whose framework is torchtitan has them",
+                )
+            )
+        return tuple(rows)
 
 
 def _plan(
@@ -273,5 +293,9 @@ def tensor_divides(model: Transformer, tensor: int) -> bool:
 
 
 def context_divides(workload: Workload, context: int) -> bool:
-    """Whether a causal sequence splits evenly: 2 x context chunks, so that each rank has an early and a late one."""
-    return context == 1 or workload.sequence_length % (2 * context) == 0
+    """Whether a causal sequence splits evenly, 2 x context pieces, and each rank keeps `CONTEXT_TOKENS` of it."""
+    length = workload.sequence_length
+    if context == 1:
+        return True
+    fused = workload.attention is not Attention.UNFUSED
+    return fused and length % (2 * context) == 0 and length // context >= CONTEXT_TOKENS

@@ -83,6 +83,15 @@ def test_doubling_the_fabric_helps_only_what_uses_it() -> None:
         assert quick.seconds(plan) < DENSE.seconds(plan)
 
 
+@given(plans())
+def test_a_tier_never_carries_more_than_a_stage_has_time_for(plan: Plan) -> None:
+    """A link carries one thing at a time: gathers cannot hide under collectives of the same tier."""
+    model = TimeModel(gpt(), training(), cluster())
+    for stage in model.step_time(plan).stages:
+        for name, seconds in stage.communication:
+            assert seconds <= stage.total_s * (1 + 1e-9), name
+
+
 def test_an_axis_of_one_costs_no_communication() -> None:
     step = DENSE.step_time(uniform())
     for name in ("tensor", "context", "expert", "gather", "pipeline_transfer", "bubble", "gradient_sync"):

@@ -92,11 +92,17 @@ def test_a_stated_plan_competes_with_the_search() -> None:
 
 def test_the_fallback_is_the_fastest_of_what_is_simpler() -> None:
     best = found(1.0, 4)
-    rows = [best, found(1.5, 4, zero=1), found(2.0, 2), found(3.0, 1)]
+    rows = [best, found(1.5, 4, zero=1), found(1.7, 2), found(1.9, 1)]
     simpler, reason = fallback(best, source(rows), always)
     assert simpler is not None
     assert reason == ""
-    assert simpler.seconds == 3.0, "a pipeline of 2 has as many axes above 1 as one of 4 and the same schedule"
+    assert simpler.seconds == 1.9, "a pipeline of 2 has as many axes above 1 as one of 4 and the same schedule"
+
+
+def test_a_fallback_that_is_several_times_slower_is_none_and_named() -> None:
+    none, reason = fallback(found(1.0, 4), source([found(3.0, 1)]), always)
+    assert none is None
+    assert reason.startswith("the fastest simpler plan takes 3 times as long: data 2")
 
 
 def test_no_fallback_has_its_reason() -> None:

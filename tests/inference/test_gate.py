@@ -245,7 +245,7 @@ def test_suppression_covers_its_rule_place_and_time_only(suppression: Suppressio
         [group(), link()],
         "reference",
         suppressions=[suppression],
-        line_of=lambda path: 7,
+        lines_of=lambda path: [7],
         today=date(2026, 11, 2),
     )
     assert (outcome.findings[0].suppressed is not None) is silenced

@@ -41,6 +41,8 @@ def test_simplicity_orders_plans_as_the_record_prints() -> None:
     assert simplicity(plan()) == (3, 1, 1, 0, 1, 0, 0)
     assert simplicity(plan(schedule=Schedule.INTERLEAVED, interleave=2)) == (3, 1, 1, 0, 2, 0, 0)
     assert simplicity(plan(recompute=Recompute.FULL, zero=1)) == (3, 1, 1, 0, 1, 1, 1)
+    ring = Plan("c", (Stage(0, 31, Mesh(data=4, context=2), True, True),), 1, 8)
+    assert simplicity(ring)[0] == 3, "context parallelism counts as two axes"
     uneven = Plan("u", (Stage(0, 9, Mesh(8), True), Stage(10, 31, Mesh(4, 2), head=True)), 1, 8, uniform=False)
     assert simplicity(uneven)[1:3] == (2, 2)
     assert simplicity(simple) < simplicity(plan())

@@ -149,7 +149,7 @@ def test_what_is_stated_twice_and_cannot_both_hold_is_a_contradiction() -> None:
         )
         for clash in case(text).contradictions
     }
-    assert codes == {"plan_twice", "fabric_twice", "run_length_twice", "plan_name_twice"}
+    assert codes == {"plan_twice", "fabric_twice", "run_length_twice", "plan_name_twice", "plan_role_twice"}
 
 
 def test_a_batch_in_tokens_is_counted_in_whole_sequences() -> None:

@@ -122,7 +122,9 @@ def test_a_suppressed_finding_is_apart_with_who_and_why() -> None:
     body = parsed(replace(review, findings=(silenced, *review.findings[1:])))
     assert len(body["findings"]) == len(review.findings) - 1
     assert body["suppressed"][0]["rule"] == silenced.rule_id
-    assert body["suppressed"][0]["suppressed"] == {"reason": "known", "owner": "ops", "until": "2027-01-31"}
+    assert body["suppressed"][0]["suppressed"] == {
+        "reason": "known", "owner": "ops", "until": "2027-01-31", "by": "configuration",
+    }  # fmt: skip
 
 
 def test_no_absolute_path_enters() -> None:

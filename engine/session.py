@@ -1,0 +1,146 @@
+"""What reviews share, opened once: data sheets, the rules in force, the gate with its worker, under one configuration.
+
+A session knows which configuration counts for which proposal, and nothing of how a proposal is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from .config import ISOLATED, Change, Settings, in_force, load_settings, nearest_settings, settings_from_revision
+from .facts import KINDS
+from .hardware import Library, open_library
+from .inference import Catalogue, Gate, load_catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a caller may choose. `as_of` dates evidence; `hardware` are folders of data sheets; `rules` further rule folders.
+
+    The configuration is `settings`; where that is None, the file `config`, else the nearest to each proposal. With `base` the
+    latter two are read as that revision of the checkout has them.
+    """
+
+    as_of: date | None = None
+    hardware: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    work_limit: int | None = None
+    time_limit: float | None = None
+    evaluators: Literal["both", "reference"] = "both"
+    settings: Settings | None = None
+    config: str | None = None
+    base: str | None = None
+
+
+@dataclass
+class Session:
+    """What reviews share: the hardware library, the rule catalogue and the gate with its worker. Close it at the end."""
+
+    options: Options = field(default_factory=Options)
+    settings: Settings = ISOLATED
+
+    @cached_property
+    def library(self) -> Library:
+        """Data sheets, shipped and the caller's own."""
+        return open_library((*self.settings.hardware, *self.options.hardware))
+
+    @cached_property
+    def _configured(self) -> tuple[Catalogue, tuple[Change, ...]]:
+        folders = tuple(Path(folder) for folder in (*self.settings.rules, *self.options.rules))
+        return in_force(load_catalogue(KINDS, folders), self.settings)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The rules in force."""
+        return self._configured[0]
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What the configuration changed in the rules."""
+        return self._configured[1]
+
+    @cached_property
+    def today(self) -> date:
+        """The day on which suppressions are judged: that of the review, else the day of the run."""
+        return self.options.as_of or date.today()
+
+    @cached_property
+    def gate(self) -> Gate:
+        """The two evaluators over the rules in force."""
+        return Gate(self.catalogue, KINDS, self.options.evaluators)
+
+    def close(self) -> None:
+        """End the gate's worker, if one was started."""
+        if "gate" in self.__dict__:
+            self.gate.close()
+
+
+@contextmanager
+def session(options: Options | None = None, path: str | Path | None = None) -> Iterator[Session]:
+    """A session under the configuration that counts for `path`, or, without one, that is named; closed at the end."""
+    with Sessions(options or Options()) as opened:
+        yield opened.at(path)
+
+
+class Sessions:
+    """Sessions by the configuration that they are under. Use it in a `with`: it owns them, and a folder for revisions."""
+
+    #: Open at a time: each has a worker process.
+    MOST = 4
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._known: dict[Path, Settings] = {}
+        self._open: dict[object, Session] = {}
+        self._stack = ExitStack()
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Sessions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+        self._stack.close()
+
+    def at(self, path: str | Path | None) -> Session:
+        """The session for the proposal at `path`. Raises UsageError for a configuration that is wrong."""
+        settings = self._settings(path)
+        found = self._open.pop(settings.identity, None)
+        if found is None:
+            while len(self._open) >= self.MOST:
+                self._open.pop(next(iter(self._open))).close()
+            found = Session(self._options, settings)
+            _ = found.catalogue  # a configuration that names no rule ends the run: it is not one proposal's fault
+        self._open[settings.identity] = found
+        return found
+
+    def _settings(self, path: str | Path | None) -> Settings:
+        options = self._options
+        if options.settings is not None:
+            return options.settings
+        if path is None and options.base is None:
+            return load_settings(options.config) if options.config is not None else ISOLATED
+        folder = Path(path or ".").absolute().parent
+        known = self._known.get(folder)
+        if known is None:
+            if len(self._known) > 1000:
+                self._known.clear()
+            known = self._known[folder] = self._found(path or ".")
+        return known
+
+    def _found(self, path: str | Path) -> Settings:
+        options = self._options
+        if options.base is not None:
+            if self._folder is None:
+                from tempfile import TemporaryDirectory
+
+                self._folder = Path(self._stack.enter_context(TemporaryDirectory(prefix="planproof-")))
+            return settings_from_revision(options.base, path, self._folder, config=options.config)
+        return load_settings(options.config) if options.config is not None else nearest_settings(path)
