@@ -14,23 +14,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .config import Change, exempted
 from .decision.closures import Closures, closures
 from .errors import PlanproofError, UsageError
 from .facts import Fact
 from .facts.from_case import case_facts
 from .facts.from_plan import plan_facts
-from .facts.from_suppressions import suppression_fact
 from .inference import Finding, Phase, Suppression
-from .inference.comments import Judged, judged, lines_of, read_comments
 from .proposal import Case, LoadedProposal, load_proposal, parse_proposal, resolve
 from .session import Options, Session, Sessions, session
 
 if TYPE_CHECKING:
+    from .config import Change
     from .cost import Priced, StageMemory
     from .decision.desk import Desk, Outcome
     from .decision.review import Review
     from .inference import Rule
+    from .inference.comments import Judged
     from .plan import Plan
     from .report.lint_report import Report, Terms
 
@@ -91,7 +90,7 @@ def _run(
     suppressions: Sequence[Suppression],
 ) -> tuple[tuple[Fact, ...], list[Finding], list[Phase]]:
     """Run phases one by one, so that what one closes keeps a later one from running."""
-    lines = partial(lines_of, case.loaded.document)
+    lines = partial(_lines, case.loaded)
     known, found, skipped = tuple(facts), list(findings), []
     for phase in phases:
         if _closed(phase, closures(found)):
@@ -125,14 +124,29 @@ def examine(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact] = ())
 
 def _silencing(loaded: LoadedProposal, opened: Session) -> Silencing:
     """The suppressions of a proposal. Raises InputError for a comment that is malformed."""
-    comments = read_comments(loaded.document)
+    notes: tuple[Judged, ...] = ()
+    if any("planproof:" in part for part in loaded.document.text.split("#")[1:]):
+        from .inference.comments import judged, read_comments
+
+        notes = judged(read_comments(loaded.document), opened.catalogue.rules, opened.today)
+    if not opened.settings.layers:
+        return Silencing(notes)
+    from .config import exempted
+
     exempt, changes = exempted(opened.settings, opened.catalogue, loaded.path)
-    notes = judged(comments, opened.catalogue.rules, opened.today) if comments else ()
     return Silencing(notes, exempt, (*opened.changes, *changes))
+
+
+def _lines(loaded: LoadedProposal, pointer: str) -> tuple[int, ...]:
+    """The lines that a finding stands in: a comment on or above that of its value or of its key speaks of it."""
+    places = (loaded.place(pointer), loaded.document.key_place(pointer))
+    return tuple(dict.fromkeys(place.line for place in places if place.line is not None))
 
 
 def _note(note: Judged, state: str) -> Fact:
     """The fact of a suppression."""
+    from .facts.from_suppressions import suppression_fact
+
     one, where = note.comment.suppression, note.comment
     return suppression_fact(
         where.pointer, line=where.place.line or 0, rule=one.rule, state=state, owner=one.owner, until=one.until, near=note.near
@@ -171,11 +185,12 @@ def _memory(case: Case, shut: Closures) -> tuple[dict[str, tuple[StageMemory, ..
     for plan in case.plans:
         if shut.closed("memory", plan.name):
             continue
-        facts += measured_memory_facts(case, plan)
         if plan.plan is None or model is None or case.cluster is None:
+            facts += measured_memory_facts(case, plan)
             continue
         ledger = memory_ledger(plan.plan, model.model, model.workload, case.cluster, model)
         ledgers[plan.name] = ledger
+        facts += measured_memory_facts(case, plan, ledger)
         facts += memory_facts(plan.plan, plan.path, ledger)
     return ledgers, facts
 
@@ -267,7 +282,7 @@ def _search(
         """The rules that close something for a plan that the search made; the rules are those that judge stated plans."""
         found = plan_case(plan)
         facts = [*examined.base, *plan_facts(examined.case, found, found=True), *memory_facts(plan, "", ledger)]
-        facts += measured_memory_facts(examined.case, found)
+        facts += measured_memory_facts(examined.case, found, ledger)
         with opened.gate.batch():
             _, findings, _ = _run(opened, examined.case, GATED, facts, [], examined.silencing.exempt)
         concluded = (fact for finding in findings for fact in finding.concluded)

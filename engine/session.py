@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from .config import ISOLATED, Change, Settings, in_force, load_settings, nearest_settings, settings_from_revision
+from .config import ISOLATED, Settings
 from .facts import KINDS
 from .hardware import Library, open_library
 from .inference import Catalogue, Gate, load_catalogue
+
+if TYPE_CHECKING:
+    from .config import Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,12 @@ class Session:
     @cached_property
     def _configured(self) -> tuple[Catalogue, tuple[Change, ...]]:
         folders = tuple(Path(folder) for folder in (*self.settings.rules, *self.options.rules))
-        return in_force(load_catalogue(KINDS, folders), self.settings)
+        catalogue = load_catalogue(KINDS, folders)
+        if not self.settings.layers:
+            return catalogue, ()
+        from .config import in_force
+
+        return in_force(catalogue, self.settings)
 
     @property
     def catalogue(self) -> Catalogue:
@@ -89,7 +97,7 @@ def session(options: Options | None = None, path: str | Path | None = None) -> I
 
 
 class Sessions:
-    """Sessions by the configuration that they are under. Use it in a `with`: it owns them, and a folder for revisions."""
+    """Sessions by the configuration that they are under. Use it in a `with`: it owns them."""
 
     #: Open at a time: each has a worker process.
     MOST = 4
@@ -98,8 +106,6 @@ class Sessions:
         self._options = options
         self._known: dict[Path, Settings] = {}
         self._open: dict[object, Session] = {}
-        self._stack = ExitStack()
-        self._folder: Path | None = None
 
     def __enter__(self) -> Sessions:
         return self
@@ -107,40 +113,42 @@ class Sessions:
     def __exit__(self, *_: object) -> None:
         while self._open:
             self._open.popitem()[1].close()
-        self._stack.close()
 
     def at(self, path: str | Path | None) -> Session:
         """The session for the proposal at `path`. Raises UsageError for a configuration that is wrong."""
-        settings = self._settings(path)
-        found = self._open.pop(settings.identity, None)
-        if found is None:
-            while len(self._open) >= self.MOST:
-                self._open.pop(next(iter(self._open))).close()
-            found = Session(self._options, settings)
-            _ = found.catalogue  # a configuration that names no rule ends the run: it is not one proposal's fault
+        with ExitStack() as stack:
+            settings = self._settings(path, stack)
+            found = self._open.pop(settings.identity, None)
+            if found is None:
+                while len(self._open) >= self.MOST:
+                    self._open.pop(next(iter(self._open))).close()
+                found = Session(self._options, settings)
+                # Read now: the folders of a revision go away, and a wrong configuration is not one proposal's fault.
+                _ = found.catalogue, found.library
         self._open[settings.identity] = found
         return found
 
-    def _settings(self, path: str | Path | None) -> Settings:
+    def _settings(self, path: str | Path | None, stack: ExitStack) -> Settings:
         options = self._options
         if options.settings is not None:
             return options.settings
-        if path is None and options.base is None:
-            return load_settings(options.config) if options.config is not None else ISOLATED
+        if path is None and options.base is None and options.config is None:
+            return ISOLATED
         folder = Path(path or ".").absolute().parent
         known = self._known.get(folder)
-        if known is None:
+        if known is None or (known.revision is not None and known.identity not in self._open):
             if len(self._known) > 1000:
                 self._known.clear()
-            known = self._known[folder] = self._found(path or ".")
+            known = self._known[folder] = self._found(path or ".", stack)
         return known
 
-    def _found(self, path: str | Path) -> Settings:
+    def _found(self, path: str | Path, stack: ExitStack) -> Settings:
+        from .config import load_settings, nearest_settings, settings_from_revision
+
         options = self._options
         if options.base is not None:
-            if self._folder is None:
-                from tempfile import TemporaryDirectory
+            from tempfile import TemporaryDirectory
 
-                self._folder = Path(self._stack.enter_context(TemporaryDirectory(prefix="planproof-")))
-            return settings_from_revision(options.base, path, self._folder, config=options.config)
+            into = Path(stack.enter_context(TemporaryDirectory(prefix="planproof-")))
+            return settings_from_revision(options.base, path, into, config=options.config)
         return load_settings(options.config) if options.config is not None else nearest_settings(path)

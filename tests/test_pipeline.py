@@ -133,11 +133,24 @@ def test_where_nothing_fits_the_space_is_refused_with_the_nearest_miss(run: Call
     assert all(row.excess_bytes > 0 for row in done.space.rejected)
 
 
+@pytest.mark.parametrize("limits", [{"allow": []}, {"microbatch": [7]}, {"degrees": {"data": [3]}}])
+def test_an_empty_space_recommends_nothing_from_outside_it(run: Callable[..., Review], limits: dict[str, object]) -> None:
+    done = run(lambda data: data.update(layouts=limits))
+    assert (done.verdict.value, done.refused_of) == ("REFUSED", "space")
+    assert done.recommended is None
+    assert "SHP038" in {finding.rule_id for finding in done.findings}
+
+
+def test_a_headroom_that_nothing_keeps_is_refused_at_once(run: Callable[..., Review]) -> None:
+    done = run(lambda data: data.update(policy={"headroom": "100 %"}, plans=data["plans"][:1]))
+    assert (done.verdict.value, done.refused_of) == ("REFUSED", "space")
+
+
 def test_more_memory_never_makes_the_best_plan_slower_or_a_plan_unfit(run: Callable[..., Review]) -> None:
     def memory(text: str) -> Change:
         return lambda data: data["cluster"]["nodes"].update(device_memory=text)
 
-    small, large = run(memory("40 GiB")), run(memory("160 GiB"))
+    small, large = run(memory("40 GiB")), run(memory("80 GiB"))
     assert seconds(large) <= seconds(small)
     rank = {"no": 0, "unknown": 0, "at_risk": 1, "yes": 2}
     fit = {one.plan.name: rank[one.feasible] for one in small.candidates if one.path}

@@ -27,7 +27,7 @@ def facts(file: str, kinds: tuple[str, ...], format_: str, **values: Any) -> Non
     from ..facts import KINDS, show
     from ..pipeline import examine, session
     from ..proposal import load_proposal
-    from ..report.escape import terminal
+    from ..report.escape import visible
 
     for kind in kinds:
         if kind not in KINDS:
@@ -41,4 +41,4 @@ def facts(file: str, kinds: tuple[str, ...], format_: str, **values: Any) -> Non
         return
     for fact in found:
         fields = ", ".join(f"{name} {show(name, value)}" for name, value in fact.values.items())
-        click.echo(terminal(f"{fact.kind} {fact.path or '/'}: {fields}"))
+        click.echo(visible(f"{fact.kind} {fact.path or '/'}: {fields}"))

@@ -148,6 +148,7 @@ class _Run:
         color = _colour(values.pop("color"))
         fail_on, jobs = values.pop("fail_on"), values.pop("jobs") or _processors()
         files = self._files(base)
+        _spare(files, [*(one.file for one in self.outputs), target])
         summary = os.environ.get("GITHUB_STEP_SUMMARY") if any(one.format == "github" for one in self.outputs) else None
         formats = tuple(dict.fromkeys([one.format for one in self.outputs] + (["markdown"] if summary else [])))
         baseline = read_baseline(known) if known is not None else None
@@ -180,7 +181,7 @@ class _Run:
     def _files(self, base: str | None) -> list[Found]:
         """The files that are meant; what could not be looked into among them. Raises UsageError where there is none."""
         from ..errors import UsageError
-        from ..files import Found, changes_since, discover
+        from ..files import Found, discover
 
         stdin_filename = self.values.pop("stdin_filename")
         only, allowed = self.values.pop("only_proposals"), self.values.pop("allow_empty")
@@ -200,6 +201,8 @@ class _Run:
             click.echo(_terminal(message), err=True)
         if base is None:
             return found
+        from ..files.changes import changes_since
+
         changes = changes_since(base, ".")
         touched = [one for one in found if one.error is not None or one.raw is not None or _touched(changes, one)]
         if found and not touched:
@@ -298,6 +301,14 @@ def _settled(outputs: Sequence[Output]) -> list[Output]:
     if twice is not None:
         raise click.UsageError(f"Two formats would go to the file '{twice}': give each its own.")
     return list(outputs)
+
+
+def _spare(files: Sequence[Found], written: Sequence[str | None]) -> None:
+    """Raise where an output would take the place of a file that is checked."""
+    checked = {os.path.realpath(one.path) for one in files}
+    over = next((name for name in written if name is not None and os.path.realpath(name) in checked), None)
+    if over is not None:
+        raise click.UsageError(f"'{over}' is one of the files to check, and would be replaced: name another file.")
 
 
 def _standard_input() -> bytes:

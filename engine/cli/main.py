@@ -36,8 +36,19 @@ COMMANDS = {
 }
 
 
+class ClosedPipe(Exception):
+    """Whoever read standard output has gone. Not an OSError: click would end with 1, which means findings."""
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name and imports one when it is called."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a closed pipe is told apart from every other failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ClosedPipe from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands, in the order in which they are useful."""
@@ -84,6 +95,7 @@ def root(ctx: click.Context, debug: bool) -> None:
 def main() -> None:
     """The entry point: runs the command and turns every failure into one message and the right exit status."""
     arguments = sys.argv[1:]
+    _open_streams()
     try:
         status = root.main(arguments, prog_name="planproof", standalone_mode=False)
         sys.stdout.flush()
@@ -95,12 +107,14 @@ def main() -> None:
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as error:
+        if _wants_json(arguments):
+            _fail(2, "usage", PlanproofError(error.format_message(), code="usage"), arguments)
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted; nothing was written.", err=True)
         sys.exit(130)
-    except BrokenPipeError:
+    except (ClosedPipe, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141 if os.name == "posix" else 1)
     except OSError as error:
@@ -118,6 +132,18 @@ def main() -> None:
             remedy="This is a bug of planproof and no verdict. Run again with --debug and report what it prints.",
         )
         _fail(2, "internal", fault, arguments)
+
+
+def _open_streams() -> None:
+    """Stand-ins for standard streams that the caller closed, so that no file of ours gets their numbers."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _fail(status: int, code: str, error: PlanproofError, arguments: list[str]) -> None:

@@ -29,9 +29,14 @@ def review(
     """
     from pathlib import Path
 
+    from ..errors import UsageError
     from ..pipeline import review_loaded, session
     from ..proposal import load_proposal
 
+    if output == "-":
+        output = None
+    if output is not None and Path(output).resolve() == Path(file).resolve():
+        raise UsageError("-o names the proposal itself, which the record would replace", remedy="Name another file.")
     with session(options_of(values), file) as opened:
         opened.gate.start()
         done = review_loaded(load_proposal(file), opened)

@@ -7,15 +7,16 @@ the root of the git checkout. What a configuration extends lies in the same repo
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from ..document import quoted
 from ..errors import Place, UsageError
-from .reading import read_layer
-from .settings import ISOLATED, Layer, Settings
-from .toml_file import TomlFile, read_toml
-from .tree import DiskTree, Tree, revision_tree
+from .settings import ISOLATED, MAX_BYTES, Layer, Settings
+
+if TYPE_CHECKING:  # what reads files is loaded where there is one to read
+    from .toml_file import TomlFile
+    from .tree import Tree
 
 OWN = "planproof.toml"
 SHARED = "pyproject.toml"
@@ -27,11 +28,18 @@ def nearest_settings(path: str | os.PathLike[str]) -> Settings:
     """The configuration nearest to the file or folder `path`; ISOLATED where there is none. Raises UsageError."""
     folder = _folder(path)
     root = _root(folder)
+    above = (folder, *(one for one in folder.parents if one.is_relative_to(root)))
+    if not any((one / OWN).is_file() or _mentioned(one / SHARED) for one in above):
+        return ISOLATED
+    from .tree import DiskTree
+
     return _nearest(DiskTree(root), folder)
 
 
 def load_settings(path: str | os.PathLike[str]) -> Settings:
     """The configuration in the file `path`, and what it extends. Raises UsageError."""
+    from .tree import DiskTree
+
     file = Path(os.path.realpath(path))
     tree = DiskTree(_root(file.parent))
     return _named(tree, file, os.fspath(path))
@@ -45,6 +53,8 @@ def settings_from_revision(
     Folders that it names are written out, as they were, below `into`, which the caller removes. `config` names a file in place of
     the nearest; one outside the checkout is read from disk, for the change cannot write it. Raises UsageError.
     """
+    from .tree import revision_tree
+
     folder = _folder(path)
     tree = revision_tree(base, _existing(folder), into)
     if config is None:
@@ -53,6 +63,17 @@ def settings_from_revision(
     if not file.is_relative_to(tree.root):
         return load_settings(config)
     return _named(tree, file, os.fspath(config))
+
+
+def file_from_revision(base: str, path: str | os.PathLike[str]) -> bytes | None:
+    """The file at `path` as revision `base` of its checkout has it; None where that has none. Raises UsageError."""
+    from .tree import revision_tree
+
+    file = Path(os.path.realpath(Path(path).absolute().parent)) / Path(path).name
+    tree = revision_tree(base, _existing(file.parent), Path())
+    if not file.is_relative_to(tree.root):
+        return None
+    return tree.read(file.relative_to(tree.root).as_posix())
 
 
 def _nearest(tree: Tree, folder: Path) -> Settings:
@@ -84,9 +105,11 @@ def _named(tree: Tree, file: Path, given: str) -> Settings:
 
 def _file(tree: Tree, path: str) -> TomlFile | None:
     """The table of a configuration's file; None where there is no such file, or no table of ours in it."""
+    from .toml_file import read_toml
+
     raw = tree.read(path)
     shared = PurePosixPath(path).name == SHARED
-    if raw is None or (shared and TABLE[-1].encode() not in raw):
+    if raw is None or (shared and len(raw) <= MAX_BYTES and TABLE[-1].encode() not in raw):
         return None
     name = f"{tree.revision}:{path}" if tree.revision else path
     return read_toml(raw, name, TABLE if shared else ())
@@ -94,6 +117,8 @@ def _file(tree: Tree, path: str) -> TomlFile | None:
 
 def _layered(tree: Tree, path: str, file: TomlFile) -> Settings:
     """The layers of the file at `path`: what it extends first."""
+    from .reading import read_layer
+
     layers: list[Layer] = []
     seen = [path]
     while True:
@@ -140,8 +165,16 @@ def _root(folder: Path) -> Path:
     checkout = next((one for one in above if os.path.lexists(one / ".git")), None)
     if checkout is not None:
         return checkout
-    return next(_outermost(above), folder)
+    return next((one for one in reversed(above) if (one / OWN).is_file()), folder)
 
 
-def _outermost(above: tuple[Path, ...]) -> Iterator[Path]:
-    return (one for one in reversed(above) if (one / OWN).is_file())
+def _mentioned(path: Path) -> bool:
+    """Whether a shared file may have a table of ours; one that cannot be read may."""
+    if not path.is_file():
+        return False
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        return len(raw) > MAX_BYTES or TABLE[-1].encode() in raw
+    except OSError:
+        return True

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from ..errors import Place
 
+#: The largest file that a configuration may be.
+MAX_BYTES = 256 * 1024
 #: Key -> what its value is. Lists of all layers add up, tables too, the innermost value of a name counting; of the rest the
 #: innermost layer that has the key counts.
 KEYS = {

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..errors import Place, UsageError
+from .settings import MAX_BYTES
 
-MAX_BYTES: Final = 256 * 1024
 _KEY: Final = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _KEYS: Final = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
 _HEADER: Final = re.compile(rf"[ \t]*\[[ \t]*({_KEYS})[ \t]*\]")

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, Protocol
 
 from ..errors import UsageError
-from .toml_file import MAX_BYTES
+from .settings import MAX_BYTES
 
 #: What a folder of rules or data sheets may hold in a revision.
 MAX_FILES: Final = 5000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ..config import Change
 from ..cost import Priced, StageMemory
 from ..cost.memory import feasible
 from ..facts import Fact, of_kind
@@ -29,6 +29,9 @@ from .desk import Desk, Outcome
 from .effects import effects_of
 from .review import Amortisation, Candidate, Rejected, Review, SpaceReport
 from .selection import PRICE_OF_SIMPLICITY
+
+if TYPE_CHECKING:
+    from ..config import Change
 
 METHOD = "best first over uniform plans in the order of their lower bound; event simulation for the step time; "
 EXACT = "exact within the declared space under the cost model"
@@ -68,7 +71,8 @@ def decide(material: Material) -> Review:
     signals = signals_of(material.findings)
     cut_off = outcome is not None and outcome.search.tally.cut_off
     conditions = conditions_of(material.facts, material.findings, recommended, cut_off=cut_off)
-    ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals)
+    size = outcome.space.size if outcome is not None else 0
+    ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals, size)
     if ruling.refused_of == "evidence":
         conditions = ()
     submitted = case.with_role(Role.SUBMITTED) or case.with_role(Role.REFERENCE)

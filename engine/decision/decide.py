@@ -59,6 +59,7 @@ def rule_on(
     searched: bool,
     conditions: Sequence[Condition],
     signals: Sequence[CounterSignal],
+    size: int = 0,
 ) -> Ruling:
     """The verdict: evidence first, then the submitted plan, then the space, then the conditions."""
     refusing = shut.chain("ranking")
@@ -82,9 +83,10 @@ def rule_on(
     if recommended is None:
         if not searched:
             return Ruling(Verdict.REFUSED, "evidence", "Refused: the search could not run on what is stated.", ())
-        return Ruling(
-            Verdict.REFUSED, "space", "Refused: no plan of the declared space fits the devices' memory and stands.", ()
-        )
+        what = "no plan of the declared space fits the devices' memory and stands"
+        if not size:
+            what = "the declared space holds no plan: nothing divides the devices, layers and batch within 'layouts'"
+        return Ruling(Verdict.REFUSED, "space", f"Refused: {what}.", ())
     opened = [signal for signal in signals if signal.state == "open"]
     plan = describe(recommended.plan)
     if conditions or opened:

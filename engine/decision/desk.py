@@ -16,11 +16,12 @@ from ..facts import Fact
 from ..facts.from_plan import plan_case
 from ..facts.from_price import amortisation_fact, comparison_fact, measured_rows, result_fact, step_fact
 from ..facts.from_topology import probe_fact
+from ..facts.limits import limits_of
 from ..plan import Plan, Role
-from ..proposal import Case, Layouts, ProfileRow
+from ..proposal import Case, ProfileRow
 from ..quantity import Dimension, Estimate, Quantity
 from ..search.pricing import PlanPricer
-from ..search.space import Limits, UniformSpace
+from ..search.space import UniformSpace
 from ..search.uniform import Found, UniformSearch
 from .closures import Closures
 from .measured_memory import measured_ledger
@@ -63,7 +64,12 @@ class Desk:
         assert case.workload is not None
         assert case.cluster is not None
         self.pricer = PlanPricer(
-            case.model, case.workload, case.cluster, self._measured, implementation_of(case.framework)
+            case.model,
+            case.workload,
+            case.cluster,
+            self._measured,
+            implementation_of(case.framework),
+            headroom_of(case),
         )
 
     def _measured(self, plan: Plan) -> Sequence[MeasuredStage] | None:
@@ -154,11 +160,12 @@ class Desk:
         return Outcome(space, search, chosen, fastest, best, simpler, reason, ratios, facts)
 
     def _contenders(self, shut: Closures) -> tuple[Found, ...]:
-        """Stated plans that no rule fells: they compete with what the search finds, uneven ones too."""
+        """Stated plans within the limits that no rule fells: they compete with what the search finds, uneven ones too."""
+        limits = limits_of(self.case.limits)
         return tuple(
             Found(priced.plan, priced.step.seconds, priced.feasible, priced.memory)
             for name, priced in self.stated.items()
-            if not shut.plan_falls(name)
+            if not shut.plan_falls(name) and limits.violated(priced.plan) is None
         )
 
     def _as_stated(self, found: Found, name: str) -> Priced:
@@ -233,19 +240,7 @@ def _int(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def limits_of(stated: Layouts | None) -> Limits:
-    """The proposal's limits on the space."""
-    if stated is None:
-        return Limits()
-    return Limits(
-        axes=frozenset(stated.allow) if stated.allow is not None else None,
-        max_axes=stated.max_axes,
-        degrees=tuple((axis, frozenset(degrees)) for axis, degrees in (stated.degrees or {}).items()),
-        microbatches=tuple(stated.microbatch) if stated.microbatch else None,
-        zeros=tuple(stated.zero) if stated.zero is not None else None,
-        recomputes=tuple(stated.recompute) if stated.recompute else None,
-        schedules=tuple(stated.schedules) if stated.schedules else None,
-        interleaves=tuple(stated.interleave) if stated.interleave else None,
-        sequence_parallel=tuple(stated.sequence_parallel) if stated.sequence_parallel else None,
-    )
-
+def headroom_of(case: Case) -> float:
+    """The share of memory that the proposal's policy keeps free on every rank."""
+    policy = case.loaded.stated.policy
+    return float(policy.headroom.value) if policy is not None and policy.headroom is not None else 0.0

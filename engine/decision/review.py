@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from ..config import Change
 from ..cost import Priced, StageMemory
 from ..inference import Finding
 from ..inference.rule import Source
@@ -19,6 +19,9 @@ from ..plan import Plan
 from ..proposal import Assumed, Case, Evidence, Missing
 from ..quantity import Estimate
 from .closures import NotExamined
+
+if TYPE_CHECKING:
+    from ..config import Change
 
 
 class Verdict(StrEnum):

@@ -287,8 +287,44 @@ def _profile(case: Case) -> Iterator[Fact]:
             other_line=second.line,
             what=f"layers {first.first}-{first.last} on {first.mesh}, microbatch {first.microbatch}",
         )
+    yield from _profile_rate(case, profile)
     yield from _profile_totals(profile)
     yield from _profile_parameters(profile)
+
+
+def _profile_rate(case: Case, profile: MeasuredProfile) -> Iterator[Fact]:
+    """The row that is fastest against the peak rate: three times the forward FLOPs of its linears, on its own mesh.
+
+    A backward pass has two products for each of the forward pass (Kaplan et al. 2020, arXiv 2001.08361, section 2.1); the
+    peak is the device's highest, so that nothing real is above it.
+    """
+    model, work, cluster = case.model, case.workload, case.cluster
+    if model is None or work is None or cluster is None or profile.layers != model.layers:
+        return
+    peak = max((rate.value for group in cluster.nodes for _, rate in group.device.peak_rates), default=0.0)
+    per_token = forward_flops_per_token(model, work.sequence_length, True).linears / model.layers
+    worst: tuple[float, Fact] | None = None
+    for row in profile.rows:
+        layers = row.layers
+        if profile.separate_ends:
+            layers -= (row.first == 0) + (row.last == profile.layers + 1)
+        if row.time is None or layers < 1 or not peak:
+            continue
+        flops = 3 * per_token * layers * work.sequence_length * row.microbatch / (row.mesh.tensor * row.mesh.context)
+        floor = flops / peak
+        ratio = floor / row.time if row.time else float("inf")
+        if worst is None or ratio > worst[0]:
+            worst = ratio, fact(
+                "profile_rate",
+                "/profile/file",
+                line=row.line,
+                first_layer=row.first,
+                last_layer=row.last,
+                time_ns=in_field_unit(row.time, "time_ns"),
+                floor_ns=in_field_unit(floor, "floor_ns"),
+            )
+    if worst is not None:
+        yield worst[1]
 
 
 def _profile_totals(profile: MeasuredProfile) -> Iterator[Fact]:

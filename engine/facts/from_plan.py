@@ -13,6 +13,7 @@ from ..proposal import Case, PlanCase, StatedStage
 from ..proposal.schema import PlanChoice
 from .fact import Fact
 from .from_case import fact
+from .limits import limits_of
 
 
 #: Beyond this nobody looks for divisors, and of more stages than this only so many get a fact of their own.
@@ -100,6 +101,7 @@ def _plan(case: Case, plan: PlanCase, found: bool) -> Fact:
         planner=origin.planner if origin else None,
         planner_objective=origin.objective if origin else None,
         found=found,
+        beyond_limits=limits_of(case.limits).violated(plan.plan) if plan.plan is not None and case.limits is not None else None,
     )
 
 

@@ -13,6 +13,8 @@ from .fact import Fact, in_field_unit
 from .from_case import fact
 
 
+#: Rows of the ledger that persist: no measurement of a rank can be below them.
+STATES = ("parameters", "gradients", "optimizer state")
 #: A pipeline with more stages has a fact of memory for its ends, its fullest and its tightest stage only.
 MOST_STAGES = 128
 
@@ -81,7 +83,7 @@ def measured_rows(profile: MeasuredProfile, plan: PlanCase, layers: int) -> list
     ]
 
 
-def measured_memory_facts(case: Case, plan: PlanCase) -> Iterator[Fact]:
+def measured_memory_facts(case: Case, plan: PlanCase, ledger: Sequence[StageMemory] = ()) -> Iterator[Fact]:
     """Memory of each stage summed from the proposal's own profile, where all of its layers were measured."""
     if case.profile is None or case.model is None or case.profile.layers != case.model.layers:
         return
@@ -109,6 +111,7 @@ def measured_memory_facts(case: Case, plan: PlanCase) -> Iterator[Fact]:
             capacity_bytes=round(capacity),
             excess_bytes=total - round(capacity),
             rows=len(rows),
+            states_bytes=sum(ledger[k].row(name).bytes for name in STATES) if k < len(ledger) else None,
         )
 
 

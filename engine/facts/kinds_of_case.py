@@ -253,6 +253,17 @@ OF_CASE: tuple[Kind, ...] = (
         },
     ),
     Kind(
+        "profile_rate",
+        "The fastest measurement of the profile: the FLOPs of its layers over its time, against the device's peak.",
+        {
+            "line": whole("Its line."),
+            "first_layer": whole("First layer."),
+            "last_layer": whole("Last layer."),
+            "time_ns": whole("Measured forward and backward of one microbatch."),
+            "floor_ns": whole("What the layers' matrix products alone take at the device's peak rate."),
+        },
+    ),
+    Kind(
         "profile_parameters",
         "Parameter bytes of one layer at two tensor degrees.",
         {

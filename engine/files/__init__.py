@@ -1,17 +1,17 @@
-"""Which files are meant: proposals below folders, what ignore files leave out, what a git checkout has changed."""
+"""Which files are meant: proposals below folders and what ignore files leave out (`discovery`), what changed (`changes`).
 
-from .changes import Changes, changes_since
+`changes` is imported where it is asked for: it brings what starts processes, which a command that names a file does not need.
+"""
+
 from .discovery import Discovery, Found, checkout_root, discover
 from .ignoring import IgnoreRules, Ignoring
 from .sniff import looks_like_a_proposal
 
 __all__ = [
-    "Changes",
     "Discovery",
     "Found",
     "IgnoreRules",
     "Ignoring",
-    "changes_since",
     "checkout_root",
     "discover",
     "looks_like_a_proposal",

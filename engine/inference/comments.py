@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 FORM: Final = '# planproof: ignore RULE reason="..." owner=NAME until=YYYY-MM-DD'
 #: The kind of fact that a suppression is; a rule that looks at it cannot be suppressed.
 KIND: Final = "suppression"
+#: More of them than this is no exception any more.
+MAX_COMMENTS: Final = 200
 _MARK: Final = re.compile(r"#+[ \t]*planproof:")
 _WORD: Final = re.compile(r"[ \t]+([^\s=\"]+)")
 _RULE: Final = re.compile(r"[A-Z]{3}[0-9]{3}\Z")
@@ -63,17 +65,25 @@ class Judged:
 
 def read_comments(document: Document) -> tuple[Comment, ...]:
     """The suppressions in a document's comments, in order. Raises InputError, with its column, for one that is malformed."""
-    marked = [(line, text) for line, text in document.comments if _MARK.match(text)]
+    commented = dict(document.comments)
+    marked = [(line, text) for line, text in commented.items() if _MARK.match(text)]
     if not marked:
         return ()
-    commented = dict(document.comments)
-    pointers = _pointers(document)
+    if len(marked) > MAX_COMMENTS:
+        line, text = marked[MAX_COMMENTS]
+        raise InputError(
+            f"This is suppression {MAX_COMMENTS + 1}, and a proposal may have {MAX_COMMENTS}.",
+            place=Place(document.name, line, len(document.source_line(line).rstrip()) - len(text) + 1),
+            code="input.suppression",
+            remedy="Settle findings; what holds for a whole repository belongs into its configuration.",
+        )
+    pointers, below = _pointers(document), _below(document, commented)
     found = []
     for line, text in marked:
         source = document.source_line(line)
         column = len(source.rstrip()) - len(text) + 1
         alone = not source[: column - 1].strip()
-        target = _below(document, line, commented) if alone else line
+        target = below[line - 1] if alone else line
         rule, fields = _parsed(text, Place(document.name, line, column))
         until = date.fromisoformat(fields["until"])
         silence = Suppression(rule, fields["reason"], fields["owner"], until, line=target)
@@ -99,20 +109,17 @@ def judged(comments: Iterable[Comment], rules: Iterable[Rule], today: date) -> t
     return tuple(found)
 
 
-def lines_of(document: Document, pointer: str) -> tuple[int, ...]:
-    """The lines in which a value and its key begin: a comment on or above either speaks of it."""
-    places = (document.place(pointer), document.key_place(pointer))
-    return tuple(dict.fromkeys(place.line for place in places if place.line is not None))
-
-
-def _below(document: Document, line: int, commented: Mapping[int, str]) -> int:
-    """The next line that holds more than a comment; the comment's own where none follows."""
-    last = document.text.count("\n") + 1
-    for number in range(line + 1, last + 1):
+def _below(document: Document, commented: Mapping[int, str]) -> list[int]:
+    """For each line, from 1, the next that holds more than a comment; the line itself where none follows."""
+    lines = document.text.splitlines()
+    found = list(range(1, len(lines) + 1))
+    following = 0
+    for number in range(len(lines), 0, -1):
+        found[number - 1] = following or number
         source = document.source_line(number).strip()
         if source and source != commented.get(number):
-            return number
-    return line
+            following = number
+    return found
 
 
 def _pointers(document: Document) -> dict[int, str]:

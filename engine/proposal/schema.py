@@ -341,15 +341,15 @@ class Profile(Section):
 class Layouts(Section):
     """Limits on the declared space of plans."""
 
-    allow: list[Axis] | None = Field(None, description="axes that may exceed 1")
+    allow: list[Axis] | None = Field(None, description="axes that may exceed 1; an empty list allows none")
     max_axes: Annotated[int, Field(ge=1, le=5)] | None = Field(None, description="axes above 1 at once")
-    degrees: dict[Axis, list[Degree]] | None = Field(None, description="allowed degrees by axis")
-    microbatch: list[Count] | None = None
-    zero: list[Annotated[int, Field(ge=0, le=3)]] | None = None
-    recompute: list[RecomputeName] | None = None
-    schedules: list[ScheduleName] | None = None
-    interleave: list[Count] | None = None
-    sequence_parallel: list[bool] | None = None
+    degrees: dict[Axis, Annotated[list[Degree], Field(min_length=1)]] | None = Field(None, description="allowed degrees by axis")
+    microbatch: Annotated[list[Count], Field(min_length=1)] | None = None
+    zero: Annotated[list[Annotated[int, Field(ge=0, le=3)]], Field(min_length=1)] | None = None
+    recompute: Annotated[list[RecomputeName], Field(min_length=1)] | None = None
+    schedules: Annotated[list[ScheduleName], Field(min_length=1)] | None = None
+    interleave: Annotated[list[Count], Field(min_length=1)] | None = None
+    sequence_parallel: Annotated[list[bool], Field(min_length=1)] | None = None
 
 
 class Degrees(Section):

@@ -21,6 +21,7 @@ FORMULA_KEY = (
 TERM_NAMES = {
     "gemm": "matrix products",
     "attention": "attention",
+    "capacity": "the device's memory capacity",
     "memory": "memory-bound operators",
     "launch": "kernel launches",
     "tensor": "tensor-parallel communication, exposed",

@@ -32,11 +32,14 @@ class PlanPricer:
         cluster: Cluster,
         measured: MeasuredStages = nothing_measured,
         implementation: Implementation = BARE,
+        headroom: float = 0.0,
     ) -> None:
         self.model, self.workload, self.cluster = model, workload, cluster
         self.memory_model = MemoryModel(model, workload, implementation)
         self.pricer = Pricer(model, workload, cluster, memory=self.memory_model)
         self.measured = measured
+        #: The share of each device's memory that a policy keeps free.
+        self.headroom = headroom
 
     def bound(self, plan: Plan) -> float:
         """Seconds that the plan's step cannot be below."""
@@ -65,6 +68,8 @@ class PlanPricer:
             if all(peak is not None for peak in peaks):
                 over = any(peak > memory.capacity_bytes for peak, memory in zip(peaks, ledger, strict=True) if peak is not None)
                 return "no" if over else "yes"
+        if any(memory.device.value > (1 - self.headroom) * memory.capacity_bytes for memory in ledger) and self.headroom:
+            return "no"
         return feasible(tuple(ledger))
 
     def seconds(self, plan: Plan) -> float:
@@ -107,6 +112,9 @@ class PlanPricer:
         """(stage, bytes) of the largest excess over the device at the low end; negative bytes where it fits."""
         stages = self.measured(plan)
         over = [excess_bytes(memory) for memory in ledger]
+        if self.headroom:
+            kept = 1 - self.headroom
+            over = [max(one, round(m.device.value - kept * m.capacity_bytes)) for one, m in zip(over, ledger, strict=True)]
         if stages is not None:
             peaks = measured_peaks(plan, stages)
             over = [

@@ -42,6 +42,33 @@ class Limits:
         return all(degree in allowed for name, allowed in self.degrees if name == axis)
 
 
+    def violated(self, plan: Plan) -> str | None:
+        """The first limit that a plan does not keep, in the words of a proposal, or None."""
+        for mesh in dict.fromkeys(stage.mesh for stage in plan.stages):
+            degrees = {
+                "data": mesh.data, "tensor": mesh.tensor, "context": mesh.context, "expert": mesh.expert,
+                "pipeline": plan.pipeline,
+            }  # fmt: skip
+            for axis, degree in degrees.items():
+                if not self.allows(axis, degree):
+                    return f"{axis} {degree}"
+            above = sum(degree > 1 for degree in degrees.values())
+            if self.max_axes is not None and above > self.max_axes:
+                return f"{above} axes above 1"
+        choices: tuple[tuple[str, object, tuple[object, ...] | None], ...] = (
+            ("microbatch", plan.microbatch, self.microbatches),
+            ("zero", plan.zero, self.zeros if plan.mesh.data * plan.mesh.context > 1 else None),
+            ("recompute", plan.recompute.value, self.recomputes),
+            ("schedule", plan.schedule.value, self.schedules if plan.pipeline > 1 else None),
+            ("interleave", plan.interleave, self.interleaves if plan.interleave > 1 else None),
+            ("sequence_parallel", plan.sequence_parallel, self.sequence_parallel if plan.mesh.tensor > 1 else None),
+        )
+        for name, value, allowed in choices:
+            if allowed is not None and value not in allowed:
+                return f"{name} {str(value).lower() if isinstance(value, bool) else value}"
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class LeftOut:
     """A dimension that is not in the declared space, and why."""

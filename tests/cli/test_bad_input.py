@@ -140,3 +140,61 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
         f"{sys.executable} -m planproof.cli rules list | head -1", shell=True, cwd=tmp_path, capture_output=True, text=True
     )
     assert "Traceback" not in done.stderr
+
+
+def test_the_record_never_replaces_the_proposal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.yaml").write_text(HEAD)
+    status, _, err = main(["review", "p.yaml", "-o", "./p.yaml"], tmp_path, monkeypatch, capsys)
+    assert status == 2
+    assert "-o names the proposal itself" in err
+    assert (tmp_path / "p.yaml").read_text() == HEAD
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_changes_no_verdict(closed: str, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(HEAD)
+    command = f"{sys.executable} -m planproof.cli lint p.yaml {closed}"
+    assert subprocess.run(command, shell=True, cwd=tmp_path, check=False).returncode == 1
+
+
+HUGE = {
+    "degrees beyond reason": "plans: [{name: x, uniform: {data: 999983, tensor: 999979, context: 999961, expert: 7, expert_tensor: 11}}]",
+    "a product beyond int64": "plans: [{name: x, uniform: {data: 1000000, tensor: 1000000, context: 1000000, pipeline: 1000000}}]",
+    "a thousand stages of all layers": "plans: [{name: x, stages: [" + "{layers: [0, 99999], devices: 1}," * 1000 + "]}]",
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_absurd_plans_are_findings_at_once(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = (
+        "model: {transformer: {layers: 8, hidden: 64, heads: 4, ffn: 256, vocabulary: 100, positions: 64, "
+        "moe: {experts: 8, top_k: 2}}}\n"
+    )
+    (tmp_path / "p.yaml").write_text(HEAD + model + HUGE[name] + "\n")
+    status, out, err = main(["lint", "p.yaml"], tmp_path, monkeypatch, capsys)
+    assert status == 1, err
+    assert "internal" not in err
+    assert "SHP" in out
+
+
+ABSURD = {
+    "device_memory: 0 B": "cluster: {nodes: {count: 1, type: dgx_h100, device_memory: 0 B}}",
+    "share: 100 %": "cluster: {nodes: {count: 2, type: dgx_h100}, fabric: {bandwidth: 50 GB/s}, contention: {share: 100 %}}",
+    "1 B/s": "cluster: {fabric: {bandwidth: 1 B/s}}",
+    "256.9 sequences": "workload: {global_batch: 256.9 sequences}",
+    "an empty limit": "layouts: {zero: []}",
+}
+
+
+@pytest.mark.parametrize("name", ABSURD)
+def test_absurd_figures_are_input_errors(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.yaml").write_text(HEAD + ABSURD[name] + "\n")
+    status, _, err = main(["lint", "p.yaml"], tmp_path, monkeypatch, capsys)
+    assert status == 2
+    assert err.startswith("error: p.yaml:2:")

@@ -126,15 +126,18 @@ def test_each_format_goes_to_its_file_and_one_to_standard_output(run: Run, tmp_p
 
 def test_two_formats_on_standard_output_or_in_one_file_are_a_usage_error(run: Run, tmp_path: Path) -> None:
     for given, said in (
-        (["--format", "json", "--format", "text"], "Only one format can go to standard output"),
+        (["--format", "github", "--format", "text"], "Only one format can go to standard output"),
         (["--format", "json=a", "--format", "sarif=./a"], "would go to the file"),
         (["--format", "srif"], "did you mean 'sarif'"),
         (["--format", "sarif="], "names no file after the '='"),
+        (["--format", "sarif=./plans/../plans/good.yaml"], "is one of the files to check"),
+        (["--write-baseline", "plans/good.yaml"], "is one of the files to check"),
     ):
         status, out, err = run("plans", *given)
-        assert (status, out) == (2, "")
-        assert said in err
+        assert status == 2
+        assert said in out + err
     assert not (tmp_path / "a").exists()
+    assert (tmp_path / "plans" / "good.yaml").read_text(encoding="utf-8") == GOOD
 
 
 def test_an_output_that_cannot_be_written_is_one_message_and_no_file(run: Run, tmp_path: Path) -> None:
@@ -332,3 +335,18 @@ def test_lint_loads_no_writer_that_was_not_asked_for(run: Run) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+def test_a_closed_pipe_is_no_finding_and_leaves_no_message(run: Run, tmp_path: Path) -> None:
+    for k in range(30):
+        (tmp_path / "plans" / f"{k:02}.yaml").write_text(GOOD, encoding="utf-8")
+    for jobs in ("1", "2"):
+        command = [sys.executable, "-m", "planproof.cli", "lint", "plans", "--jobs", jobs, "--format", "text"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+        process.stderr.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from config_cases import committed, git, repository, written
-from planproof.config import ISOLATED, Settings, load_settings, nearest_settings, settings_from_revision
+from planproof.config import ISOLATED, Settings, file_from_revision, load_settings, nearest_settings, settings_from_revision
 from planproof.errors import UsageError
 
 
@@ -182,3 +182,23 @@ def test_outside_a_checkout_a_revision_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="git") as caught:
         settings_from_revision("HEAD", tmp_path / "p.yaml", tmp_path / "into")
     assert "checkout" in (caught.value.remedy or "")
+
+
+def test_a_file_is_read_as_a_revision_has_it(tmp_path: Path) -> None:
+    root = committed(tmp_path / "repo", {"a/baseline.json": "{}"})
+    written(root, {"a/baseline.json": "[]", "new.json": ""})
+    assert file_from_revision("base", root / "a" / "baseline.json") == b"{}"
+    assert file_from_revision("base", root / "new.json") is None
+    assert file_from_revision("base", root / "a") is None
+
+
+def test_what_is_no_regular_file_is_no_configuration(tmp_path: Path) -> None:
+    root = repository(tmp_path, {})
+    os.mkfifo(root / "planproof.toml")
+    os.symlink("/dev/zero", root / "pyproject.toml")
+    assert nearest_settings(root / "p.yaml") is ISOLATED
+    (root / "a" / "planproof.toml").mkdir(parents=True)
+    assert nearest_settings(root / "a" / "p.yaml") is ISOLATED
+    written(root, {"b/pyproject.toml": "# planproof\n" + "#" * 400_000})
+    with pytest.raises(UsageError, match="the limit is"):
+        nearest_settings(root / "b" / "p.yaml")

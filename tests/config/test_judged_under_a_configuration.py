@@ -160,6 +160,14 @@ def test_an_error_is_suppressed_in_its_line_and_the_report_counts_it(tmp_path: P
     assert not any(rule.startswith("INT0") for rule in rules(report))
 
 
+def test_a_comment_at_the_key_of_a_value_that_begins_below_speaks_of_it(tmp_path: Path) -> None:
+    noted = SMALL.replace("cluster:\n", f"cluster:  {ignore('EVI030')}\n")
+    report = judged(tmp_path, {"p.yaml": SMALL})
+    (place,) = [report.place(one) for one in report.findings if one.rule_id == "EVI030"]
+    assert SMALL.splitlines()[(place.line or 0) - 2] == "cluster:"
+    assert rules(judged(tmp_path, {"p.yaml": noted}), suppressed=True) == ["EVI030"]
+
+
 def test_one_that_has_run_out_suppresses_nothing_and_is_a_finding(tmp_path: Path) -> None:
     noted = SMALL.replace("profile: none", f"profile: none  {ignore('EVI028')}")
     report = judged(tmp_path, {"p.yaml": noted})
@@ -224,6 +232,19 @@ def test_the_change_under_review_cannot_write_the_configuration_that_judges_it(t
     assert theirs.terms.fail_on == "warning"
     assert [one.severity for one in theirs.findings if one.rule_id == "EVI028"] == [Severity.WARNING]
     assert [one.place.file for one in theirs.terms.overrides] == ["base:planproof.toml"]
+
+
+def test_the_rules_and_data_sheets_of_the_change_do_not_count_either(tmp_path: Path) -> None:
+    rule = HOUSE.replace("role: candidate", "role: reference")
+    base = {"p.yaml": SMALL, "house/a.yaml": rule, "planproof.toml": "rules = ['house']"}
+    root = committed(tmp_path / "repo", base | {f"f{k}/planproof.toml": "rules = ['../house']" for k in range(5)})
+    written(root, {"house/a.yaml": rule.replace("severity: error", "severity: note")})
+    written(root, {f"f{k}/p.yaml": SMALL for k in range(5)})
+    paths = [root / "p.yaml", *(root / f"f{k}" / "p.yaml" for k in (0, 1, 2, 3, 4, 0, 1))]
+    for report in lint(paths, Options(as_of=AS_OF, base="base")):
+        assert [one.severity for one in report.findings if one.rule_id == "HSE002"] == [Severity.ERROR]
+    (disk,) = lint(paths[:1], Options(as_of=AS_OF))
+    assert [one.severity for one in disk.findings if one.rule_id == "HSE002"] == [Severity.NOTE]
 
 
 def test_a_wrong_configuration_ends_the_run_with_its_place(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_plan_that_does_not_fit_is_bound_by_memory() -> None:
     large = gpt(48, 8192, 64)
     found = price(uniform(48, accumulation=1), large, training(attention=Attention.UNFUSED), A100)
     assert found.feasible == "no"
-    assert found.binding == "memory"
+    assert found.binding == "capacity"
     assert found.excess_bytes > 0
     assert found.headroom_bytes < 0
     assert fits(found.memory[found.peak]) == "no"

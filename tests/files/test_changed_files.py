@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from planproof.errors import UsageError
-from planproof.files import Changes, changes_since
+from planproof.files.changes import Changes, changes_since
 
 SETTINGS = ("user.name=t", "user.email=t@example.org", "commit.gpgsign=false", "init.defaultBranch=main")
 GIT = ["git", *(part for setting in SETTINGS for part in ("-c", setting))]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planproof.document import parse_document
 from planproof.errors import InputError
 from planproof.inference import Suppression
-from planproof.inference.comments import Comment, judged, lines_of, read_comments
+from planproof.inference.comments import MAX_COMMENTS, Comment, judged, read_comments
 from rule_texts import rule
 
 GOOD = 'ignore MAP004 reason="known" owner=ops until=2027-01-31'
@@ -51,13 +51,6 @@ def test_a_comment_speaks_of_its_own_line_or_of_the_next_with_a_value() -> None:
 def test_the_parts_of_a_suppression() -> None:
     made = one(r'ignore MAP004 until=2027-01-31 owner=a.b+c@x/y reason="a \"b\" \\ # c"').suppression
     assert made == Suppression("MAP004", r'a "b" \ # c', "a.b+c@x/y", date(2027, 1, 31), line=1)
-
-
-def test_a_finding_stands_in_the_line_of_its_value_and_in_that_of_its_key() -> None:
-    document = parse_document(b"b:\n  c: 2\nd: 1\n", "p.yaml")
-    assert lines_of(document, "/b") == (2, 1)
-    assert lines_of(document, "/b/c") == (2,)
-    assert lines_of(document, "/d/absent/below") == (3,)
 
 
 def test_json_has_no_comments() -> None:
@@ -141,3 +134,16 @@ def test_what_a_comment_is_worth_on_a_day() -> None:
     assert states(date(2027, 1, 31)) == ["in_force", "forbidden", "forbidden", "unknown"]
     assert states(date(2027, 2, 1)) == ["expired", "forbidden", "forbidden", "unknown"]
     assert judged(comments, rules, date(2027, 1, 1))[3].near in ("MAP004", "MAP005")
+
+
+def test_there_is_a_limit_and_hostile_texts_are_read_at_once() -> None:
+    line = f"# planproof: {GOOD}\n"
+    many = line * (MAX_COMMENTS + 1)
+    with pytest.raises(InputError, match="a proposal may have 200") as caught:
+        read(many + "a: 1\n")
+    assert caught.value.place.line == MAX_COMMENTS + 1
+    gap = "\n# x\n" * 20_000
+    found = read(line * MAX_COMMENTS + gap + "a: [" + "1, " * 20_000 + "]\n")
+    assert {comment.suppression.line for comment in found} == {MAX_COMMENTS + 40_001}
+    with pytest.raises(InputError, match="double quotes"):
+        one('ignore MAP004 reason="' + "\\\\" * 30_000)
