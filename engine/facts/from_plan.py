@@ -15,7 +15,6 @@ from .fact import Fact
 from .from_case import fact
 from .limits import limits_of
 
-
 #: Beyond this nobody looks for divisors, and of more stages than this only so many get a fact of their own.
 MOST_DIVIDED = 10**10
 MOST_STAGES = 256

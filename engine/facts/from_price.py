@@ -12,7 +12,6 @@ from ..quantity import Estimate
 from .fact import Fact, in_field_unit
 from .from_case import fact
 
-
 #: Rows of the ledger that persist: no measurement of a rank can be below them.
 STATES = ("parameters", "gradients", "optimizer state")
 #: A pipeline with more stages has a fact of memory for its ends, its fullest and its tightest stage only.

@@ -19,7 +19,6 @@ from .resolve_model import resolve_batch, resolve_model, resolve_workload
 from .resolve_plans import resolve_plans
 from .schema import Heading, Layouts, Profile
 
-
 MOST_TOKENS = 10**18
 
 

@@ -200,7 +200,7 @@ class UniformSpace:
         return tuple(found)
 
     def zeros(self, shape: Shape) -> tuple[int, ...]:
-        """ZeRO stages; only 0 where there is nothing to shard over, and below 2 with a pipeline unless the framework shards it."""
+        """ZeRO stages: 0 where there is nothing to shard over, below 2 with a pipeline unless the framework shards it."""
         allowed = sorted(set(self.limits.zeros or ZEROS))
         if shape.data * shape.context == 1:
             return (0,)
