@@ -231,9 +231,9 @@ def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact]
     shut = closures(findings)
     outcome = None
     if desk is not None and not shut.closed("search"):
-        outcome, held = _search(desk, examined, opened, shut)
+        outcome = _search(desk, examined, opened, shut)
         facts, findings, late = _run(
-            opened, case, [Phase.OUTCOME], [*facts, *outcome.facts, *held], findings, silencing.suppressions
+            opened, case, [Phase.OUTCOME], [*facts, *outcome.facts], findings, silencing.suppressions
         )
         skipped += late
         findings += _on_found(outcome, examined, opened)
@@ -265,18 +265,11 @@ def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact]
     )
 
 
-def _search(
-    desk: Desk, examined: Examination, opened: Session, shut: Closures
-) -> tuple[Outcome, tuple[Fact, ...]]:
-    """Pull candidates from the search and gate each, until one stands and the ties with it are known.
-
-    With it the conditions that errors without force left on the recommended plan, where the search made it.
-    """
+def _search(desk: Desk, examined: Examination, opened: Session, shut: Closures) -> Outcome:
+    """Pull candidates from the search and gate each, until one stands and the ties with it are known."""
 
     from .facts.from_plan import plan_case
     from .facts.from_price import measured_memory_facts, memory_facts
-
-    held: dict[tuple[object, ...], tuple[Fact, ...]] = {}
 
     def stands(plan: Plan, ledger: Sequence[StageMemory]) -> tuple[str, ...]:
         """The rules that close something for a plan that the search made; the rules are those that judge stated plans."""
@@ -285,13 +278,10 @@ def _search(
         facts += measured_memory_facts(examined.case, found, ledger)
         with opened.gate.batch():
             _, findings, _ = _run(opened, examined.case, GATED, facts, [], examined.silencing.exempt)
-        concluded = (fact for finding in findings for fact in finding.concluded)
-        held[plan.identity] = tuple(fact for fact in concluded if fact.kind == "condition" and fact.get("rule") is not None)
         links = closures(findings).links
         return tuple(sorted({link.rule for (scope, _), row in links.items() if scope == plan.name for link in row}))
 
-    outcome = desk.search(stands, shut, opened.options.work_limit)
-    return outcome, held.get(outcome.recommended.plan.identity, ()) if outcome.recommended is not None else ()
+    return desk.search(stands, shut, opened.options.work_limit)
 
 
 def _on_found(outcome: Outcome, examined: Examination, opened: Session) -> list[Finding]:

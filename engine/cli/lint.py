@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from ..files import Discovery, Found
+    from ..report.baseline import Baseline, Known
     from ..report.formats import Unjudged
     from .lint_work import Done, Work
 
@@ -137,7 +138,6 @@ class _Run:
 
     def status(self) -> int:
         """Check everything, write everything; what the command ends with."""
-        from ..report.baseline import gone, gone_text, read_baseline, without, write_baseline
         from .lint_work import Work
 
         values = self.values
@@ -151,27 +151,36 @@ class _Run:
         _spare(files, [*(one.file for one in self.outputs), target])
         summary = os.environ.get("GITHUB_STEP_SUMMARY") if any(one.format == "github" for one in self.outputs) else None
         formats = tuple(dict.fromkeys([one.format for one in self.outputs] + (["markdown"] if summary else [])))
-        baseline = read_baseline(known) if known is not None else None
+        baseline = _baseline(known, anew=target is not None)
         work = Work(
             options=replace(options_of(values), base=base),
             formats=formats,
             root=self._root(),
             fail_on=fail_on,
             color=color,
-            baseline=baseline if baseline is not None or target is None else _nothing_known(),
+            baseline=baseline,
         )
         parts, failing, found = self._check(files, work, jobs)
         self._write(formats, parts, summary)
-        if baseline is not None and known is not None:
-            lost = gone(baseline, found, self.checked, Path(work.root))
+        if baseline is not None:
+            self._keep(baseline, found, known, target, shrink=shrink, root=work.root)
+            failing &= target is None
+        return 2 if self.broken else 1 if failing else 0
+
+    def _keep(
+        self, baseline: Baseline, found: Sequence[Known], known: str | None, target: str | None, *, shrink: bool, root: str
+    ) -> None:
+        """Say what is gone from the baseline, or take it out; write what was found as a new one."""
+        from ..report.baseline import gone, gone_text, without, write_baseline
+
+        if known is not None:
+            lost = gone(baseline, found, self.checked, Path(root))
             if shrink:
                 write_baseline(known, without(baseline, lost).findings)
             else:
                 click.echo(_terminal(gone_text(lost)), err=True, nl=False)
         if target is not None:
             click.echo(_terminal(f"{target}: {write_baseline(target, found)} findings are known from now on"), err=True)
-            failing = False
-        return 2 if self.broken else 1 if failing else 0
 
     def _root(self) -> str:
         from ..files import checkout_root
@@ -209,7 +218,7 @@ class _Run:
             click.echo(_terminal(f"none of {_proposals(len(found))} has changed since '{base}'"), err=True)
         return touched
 
-    def _check(self, files: Sequence[Found], work: Work, jobs: int) -> tuple[list[list[Any]], bool, list[Any]]:
+    def _check(self, files: Sequence[Found], work: Work, jobs: int) -> tuple[list[list[Any]], bool, list[Known]]:
         """Check the files; what each writer made of them, whether any fails, what a baseline may hold."""
         from ..pipeline import Submitted
         from ..report.formats import writer
@@ -220,7 +229,7 @@ class _Run:
         quiet = any(one.file is None and one.format == "json" for one in self.outputs)
         results = check([Submitted(one.path, one.raw) for one in files if one.error is None], work, jobs)
         parts: list[list[Any]] = [[] for _ in work.formats]
-        known: list[Any] = []
+        known: list[Known] = []
         failing, progress = False, Progress(len(files))
         for one in files:
             done: Done = next(results) if one.error is None else not_judged(one.path, one.error, work.root)
@@ -343,10 +352,13 @@ def _processors() -> int:
     return min(2, count)
 
 
-def _nothing_known() -> Any:
-    from ..report.baseline import Baseline
+def _baseline(known: str | None, *, anew: bool) -> Baseline | None:
+    """The baseline that the run is held against; one that knows nothing where one is only to be written."""
+    if known is None and not anew:
+        return None
+    from ..report.baseline import Baseline, read_baseline
 
-    return Baseline()
+    return Baseline() if known is None else read_baseline(known)
 
 
 def _summarise(path: str, text: str) -> None:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InternalFault, PlanproofError
 from ..pipeline import Options, Submitted, lint_each
-from ..report.baseline import Baseline, Known, against, knowable
 from ..report.formats import Checked, Unjudged, writer
 from .main import fails
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+    from ..report.baseline import Baseline, Known
 
 #: Fewer files than this are not worth another process.
 WORTH = 8
@@ -80,9 +81,11 @@ def _checked(files: Sequence[Submitted], work: Work) -> Iterator[Done]:
             yield not_judged(path, report, work.root)
             continue
         name = repository_name(path, work.root)
-        known = knowable(report, name) if work.baseline is not None else ()
+        known: tuple[Known, ...] = ()
         if work.baseline is not None:
-            report = against(report, name, work.baseline)
+            from ..report.baseline import against, knowable
+
+            known, report = knowable(report, name), against(report, name, work.baseline)
         fail_on = work.fail_on or report.terms.fail_on or "error"
         checked = Checked(report, name, fail_on, work.color)
         yield Done(name, tuple(one.part(checked) for one in writers), fails(report.counted, fail_on), known)

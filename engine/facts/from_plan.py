@@ -187,7 +187,7 @@ def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
 
 
 def _nearest(total: int, parts: int) -> str:
-    """The divisors of `total` next to `parts`, which does not divide it: `16 or 32`; a total beyond reason has none looked for."""
+    """The divisors of `total` next to `parts`, which does not divide it: `16 or 32`; none is looked for beyond reason."""
     if total > MOST_DIVIDED:
         return "a divisor of it"
     small = [divisor for divisor in range(1, isqrt(total) + 1) if total % divisor == 0]

@@ -179,7 +179,7 @@ OF_PLAN: tuple[Kind, ...] = (
             "capacity_bytes": whole("Of one device."),
             "excess_bytes": whole("Sum less capacity; positive where it does not fit."),
             "rows": whole("Rows of the profile that were used."),
-            "states_bytes": whole("Parameters, gradients and optimizer states of the rank under this plan, computed.", optional=True),
+            "states_bytes": whole("Parameters, gradients and optimizer states of the rank, computed.", optional=True),
         },
         "plan",
     ),

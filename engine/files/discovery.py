@@ -7,15 +7,16 @@ folders behind links not at all. Nothing is parsed here.
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..errors import InputError, Place, PlanproofError, UsageError
-from .ignoring import Ignoring, around, names_of
 from .sniff import ENDINGS, looks_like_a_proposal
+
+if TYPE_CHECKING:
+    from .ignoring import Ignoring
 
 #: Folders that hold tools' own files, never proposals.
 PASSED_OVER: Final = frozenset(
@@ -74,6 +75,8 @@ class _Search:
 
     def globbed(self, pattern: str) -> Iterator[Found]:
         """The files and folders that a glob matches, in order."""
+        import glob
+
         matches = sorted(glob.iglob(pattern, recursive=True))
         if not matches:
             yield Found(
@@ -92,6 +95,8 @@ class _Search:
 
     def reached(self, path: str, start: str) -> Iterator[Found]:
         """A file that was not met on a walk: asked of every folder on the way from `start`, as a walk would."""
+        from .ignoring import around, names_of
+
         names, level = names_of(start), around(start)
         inside = names_of(os.path.abspath(path))
         for k in range(len(names), len(inside) - 1 if inside[: len(names)] == names else 0):
@@ -103,6 +108,8 @@ class _Search:
 
     def below(self, folder: str) -> Iterator[Found]:
         """The proposals below a folder: those in it by name, then those of its folders by name."""
+        from .ignoring import around, names_of
+
         start = os.path.abspath(folder)
         stack: list[tuple[str, Ignoring]] = [(folder, around(start))]
         root = checkout_root(start)
@@ -127,6 +134,8 @@ class _Search:
 
     def looked(self, path: str, level: Ignoring) -> Iterator[Found]:
         """A file, if it is a proposal that is not left out."""
+        from .ignoring import names_of
+
         if level.hides(names_of(os.path.abspath(path)), is_folder=False):
             return
         try:

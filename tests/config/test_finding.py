@@ -67,8 +67,8 @@ def test_layers_add_up_and_the_innermost_single_value_counts(tmp_path: Path) -> 
     [
         ({"planproof.toml": 'extend = "a.toml"', "a.toml": 'extend = "planproof.toml"'}, "goes round: planproof.toml -> a.toml"),
         ({"planproof.toml": 'extend = "planproof.toml"'}, "goes round"),
-        ({"planproof.toml": 'extend = "../x.toml"'}, "leaves the repository"),
-        ({"planproof.toml": 'extend = "a/../../x.toml"'}, "leaves the repository"),
+        ({"planproof.toml": 'extend = "../x.toml"'}, "the path '../x.toml' leaves the repository"),
+        ({"planproof.toml": 'extend = "a/../../x.toml"'}, "the path .* leaves the repository"),
         ({"planproof.toml": 'extend = "/etc/planproof.toml"'}, "not a relative path"),
         ({"planproof.toml": 'extend = "https://example.org/x.toml"'}, "not a relative path"),
         ({"planproof.toml": 'extend = ".git/config"'}, r"lies in \.git"),

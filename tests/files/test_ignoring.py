@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planproof.files import IgnoreRules
-from planproof.files.ignoring import around, names_of
+from planproof.files.ignoring import IgnoreRules, around, names_of
 
 TREE = (
     "a.yaml", "b.yaml", "build/a.yaml", "build/keep/b.yaml", "src/a.yaml", "src/build/a.yaml", "src/deep/er/a.yaml",
