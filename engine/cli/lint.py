@@ -151,7 +151,7 @@ class _Run:
         _spare(files, [*(one.file for one in self.outputs), target])
         summary = os.environ.get("GITHUB_STEP_SUMMARY") if any(one.format == "github" for one in self.outputs) else None
         formats = tuple(dict.fromkeys([one.format for one in self.outputs] + (["markdown"] if summary else [])))
-        baseline = _baseline(known, anew=target is not None)
+        baseline = _baseline(known, base, anew=target is not None)
         work = Work(
             options=replace(options_of(values), base=base),
             formats=formats,
@@ -352,13 +352,23 @@ def _processors() -> int:
     return min(2, count)
 
 
-def _baseline(known: str | None, *, anew: bool) -> Baseline | None:
-    """The baseline that the run is held against; one that knows nothing where one is only to be written."""
+def _baseline(known: str | None, base: str | None, *, anew: bool) -> Baseline | None:
+    """The baseline that the run is held against; one that knows nothing where one is only to be written.
+
+    Against a base revision it is that revision's: the change that is judged cannot write what is known of it.
+    """
     if known is None and not anew:
         return None
-    from ..report.baseline import Baseline, read_baseline
+    from ..report.baseline import Baseline, parse_baseline, read_baseline
 
-    return Baseline() if known is None else read_baseline(known)
+    if known is None:
+        return Baseline()
+    if base is None:
+        return read_baseline(known)
+    from ..config import file_from_revision
+
+    raw = file_from_revision(base, known)
+    return Baseline() if raw is None else parse_baseline(raw, f"{base}:{known}")
 
 
 def _summarise(path: str, text: str) -> None:

@@ -9,8 +9,8 @@ from ..model import forward_flops_per_token, layer_runs, parameters, problems
 from ..proposal import Case, Evidence, MeasuredProfile, Missing
 from ..proposal.schema import Claim, Policy
 from ..quantity import Dimension, Grade, Provenance, Quantity
-from .fact import Fact, in_field_unit, make
-from .kinds import KINDS
+from .fact import Fact, in_field_unit
+from .kinds import fact
 
 ESTIMATED = Provenance(Grade.ESTIMATED, "cost model over the device's data sheet")
 #: What a profile would measure; estimated where a data sheet exists, missing where neither does.
@@ -25,11 +25,6 @@ EVIDENCE_ITEMS = (
     "link_bandwidth", "link_latency", "device_memory", "contention", "stage_latency", "workspace", "activation_memory",
     "collective_curves", "compute_rate", "memory_bandwidth", "launch_overhead", "framework_context", "allocator_reserve",
 )  # fmt: skip
-
-
-def fact(kind: str, path: str, /, **values: int | str | bool | None) -> Fact:
-    """A fact of one of planproof's kinds."""
-    return make(KINDS, kind, path, **values)
 
 
 def gaps(case: Case) -> tuple[Missing, ...]:

@@ -12,7 +12,7 @@ from ..plan import DEFAULT_ORDER, Mesh, Plan, Schedule
 from ..proposal import Case, PlanCase, StatedStage
 from ..proposal.schema import PlanChoice
 from .fact import Fact
-from .from_case import fact
+from .kinds import fact
 from .limits import limits_of
 
 #: Beyond this nobody looks for divisors, and of more stages than this only so many get a fact of their own.

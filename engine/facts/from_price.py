@@ -10,7 +10,7 @@ from ..plan import Plan
 from ..proposal import Case, MeasuredProfile, PlanCase, ProfileRow
 from ..quantity import Estimate
 from .fact import Fact, in_field_unit
-from .from_case import fact
+from .kinds import fact
 
 #: Rows of the ledger that persist: no measurement of a rank can be below them.
 STATES = ("parameters", "gradients", "optimizer state")

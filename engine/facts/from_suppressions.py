@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from .fact import Fact
-from .from_case import fact
+from .kinds import fact
 
 
 def suppression_fact(

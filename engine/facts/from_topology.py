@@ -12,7 +12,7 @@ from ..hardware import LinkKind, NodeLink, NodeSheet
 from ..proposal import Case, LinkCase, NodeCase
 from ..quantity import Quantity
 from .fact import Fact, in_field_unit
-from .from_case import fact
+from .kinds import fact
 
 
 def topology_facts(case: Case) -> Iterator[Fact]:

@@ -7,7 +7,7 @@ A field ends in its unit (`_bytes`, `_ns`, `_ppm`, `_bytes_per_s`, `_tokens` ...
 
 from __future__ import annotations
 
-from .fact import declare
+from .fact import Fact, declare, make
 from .kinds_of_case import OF_CASE
 from .kinds_of_plan import OF_PLAN
 from .kinds_of_result import OF_RESULT
@@ -15,4 +15,10 @@ from .words import CAPABILITIES, NEEDS
 
 KINDS = declare(*OF_CASE, *OF_PLAN, *OF_RESULT)
 
-__all__ = ["CAPABILITIES", "KINDS", "NEEDS"]
+
+def fact(kind: str, path: str, /, **values: int | str | bool | None) -> Fact:
+    """A fact of one of planproof's kinds."""
+    return make(KINDS, kind, path, **values)
+
+
+__all__ = ["CAPABILITIES", "KINDS", "NEEDS", "fact"]

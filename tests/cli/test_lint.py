@@ -252,6 +252,19 @@ def test_diff_checks_what_changed_and_takes_the_configuration_from_the_base(run:
     assert run(".", "--format", "concise")[0] == 0, "the change's own configuration is used without --diff"
 
 
+def test_diff_takes_the_baseline_from_the_base_so_that_a_change_cannot_write_its_own(run: Run, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "one")
+    (tmp_path / "plans" / "refused.yaml").write_text(REFUSED + "# edited\n", encoding="utf-8")
+    run("plans", "--write-baseline", "known.json")
+    assert run("plans", "--baseline", "known.json")[0] == 0
+    assert run("plans", "--diff", "HEAD", "--baseline", "known.json")[0] == 1
+    git(tmp_path, "add", "known.json")
+    git(tmp_path, "commit", "-qm", "accepted")
+    assert run("plans", "--diff", "HEAD", "--baseline", "known.json")[0] == 0
+
+
 def test_names_in_reports_start_at_the_root_of_the_checkout(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path / "plans")
