@@ -116,6 +116,8 @@ def _instead(review: Review) -> str:
     against = ""
     if subject is not None and subject.ratio is not None:
         against = f"; '{subject.plan.name}' takes {ratio(subject.ratio)} times as long"
+        if subject.ratio.low <= 1 <= subject.ratio.high:
+            against += ", which on this evidence cannot be told from a tie"
     return f"{describe(best.plan)} ({best.id}{step}){against}."
 
 

@@ -282,10 +282,14 @@ def _quantity(quantity: Quantity) -> dict[str, Any]:
 
 def _evidence(one: Evidence, loaded: LoadedProposal, file: str) -> dict[str, Any]:
     origin = one.quantity.provenance
+    quantity = _quantity(one.quantity)
+    if one.quantity.grade is Grade.ESTIMATED and not one.quantity.value:
+        # An item that stands for many figures, one a stage: they are in the candidates' ledgers.
+        quantity |= {"value": None, "unit": None}
     return {
         "item": one.item,
         "name": one.name,
-        **_quantity(one.quantity),
+        **quantity,
         "file": source_file(origin, loaded, file),
         "file_line": origin.line,
         **_where(loaded, one.path),

@@ -161,3 +161,12 @@ def test_a_node_of_an_unknown_device_is_told_at_its_key(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="did you mean 'H100'") as caught:
         load_node("pair", [tmp_path])
     assert (caught.value.place.line, caught.value.place.column) == (4, 9)
+
+
+def test_the_sheets_of_the_page_load_as_they_stand(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "hardware.md").read_text(encoding="utf-8")
+    blocks = page.split("```yaml\n")[1:]
+    for number, block in enumerate(blocks):
+        (tmp_path / f"{number}.yaml").write_text(block.split("```")[0], encoding="utf-8")
+    node = load_node("hgx_h900", [tmp_path])
+    assert (node.devices, node.device.name, node.origin.kind) == (8, "H900", "added")
