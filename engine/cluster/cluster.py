@@ -47,6 +47,8 @@ class Tier:
     bandwidth: Quantity
     latency: Quantity
     path: str = ""
+    #: Whether its switches reduce in flight (SHARP), as declared.
+    reduces: bool = False
 
 
 @dataclass(frozen=True, slots=True)

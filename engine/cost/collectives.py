@@ -76,7 +76,7 @@ class Network:
         self._latency = factors.latency
         self._bandwidth = dict(factors.bandwidth)
         self._trust = factors.measured
-        self._in_network = frozenset(in_network)
+        self._in_network = frozenset(in_network) | {tier.name for tier in cluster.tiers if tier.reduces}
         #: Seconds of copying a byte within a device: read once and written once.
         self._copy = 2.0 / cluster.device.memory_bandwidth.value
         self._links = {link.island: link for link in cluster.nodes[0].sheet.links}

@@ -139,6 +139,8 @@ class LinkCase:
     oversubscription: float | None = None
     #: Names of the nodes that a fabric joins; empty for all.
     joins: tuple[str, ...] = ()
+    #: Whether its switches reduce in flight.
+    reduces: bool = False
 
 
 @dataclass(frozen=True, slots=True)

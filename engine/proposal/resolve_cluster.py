@@ -290,7 +290,11 @@ class ClusterResolver:
             slowest = min(fabrics, key=lambda link: link.bandwidth.value if link.bandwidth else 0.0)
             assert slowest.bandwidth is not None
             assert slowest.latency is not None
-            tiers.append(Tier(slowest.name, slowest.medium, devices, slowest.bandwidth, slowest.latency, slowest.path))
+            tiers.append(
+                Tier(
+                    slowest.name, slowest.medium, devices, slowest.bandwidth, slowest.latency, slowest.path, slowest.reduces
+                )
+            )
         if devices == 1:
             device = self.sheets[0][1].device
             tiers = [Tier("device", "memory", 1, device.memory_bandwidth, device.launch.quantity, case.nodes[0].path)]

@@ -107,6 +107,7 @@ class FabricResolver:
             fabric.layout,
             fabric.oversubscription,
             tuple(fabric.connects or ()),
+            bool(fabric.in_network_reduction),
         )
 
     def _fabric_rate(

@@ -273,6 +273,7 @@ class Fabric(Section):
         None, description="1 is full bisection; default 1, assumed"
     )
     latency: Seconds | None = None
+    in_network_reduction: bool | None = Field(None, description="its switches reduce in flight (SHARP); default false")
     connects: list[Name] | None = Field(None, description="names of the nodes it joins; default: all")
     grade: GradeName | None = Field(None, description="of the bare quantities beside it")
     source: Text | None = None

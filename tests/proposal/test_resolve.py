@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from planproof.cost.collectives import Network
 from planproof.errors import InputError
 from planproof.hardware import open_library
 from planproof.plan import Mesh, to_dict
@@ -123,6 +124,18 @@ def test_the_share_of_others_and_oversubscription_come_off_the_fabric() -> None:
     found = case(text)
     assert found.cluster is not None
     assert found.cluster.tiers[-1].bandwidth.value == pytest.approx(50e9 / 2 * 0.8)
+
+
+def test_switches_that_reduce_in_flight_are_the_tiers_that_the_proposal_declares() -> None:
+    plain = case(COMPLETE)
+    reducing = case(COMPLETE.replace("fabric: {", "fabric: {in_network_reduction: true, "))
+    assert plain.cluster is not None
+    assert reducing.cluster is not None
+    assert [tier.reduces for tier in plain.cluster.tiers] == [False, False]
+    assert [tier.reduces for tier in reducing.cluster.tiers] == [False, True]
+    size, nodes, apart = 2**30, 4, 8
+    slow = Network(plain.cluster).collective("all_reduce", size, nodes, apart).seconds
+    assert Network(reducing.cluster).collective("all_reduce", size, nodes, apart).seconds < slow
 
 
 def test_grades_are_the_values_own_then_the_sections_then_assumed() -> None:
