@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -211,6 +210,9 @@ def judge(loaded: LoadedProposal, opened: Session, phase: Phase, extra: Sequence
 
 def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact] = ()) -> Review:
     """The whole review of a loaded proposal, in an open session."""
+    # Read where it is printed: the packages' metadata take longer to import than a proposal to judge.
+    from importlib.metadata import version
+
     from .decision.assemble import Material, decide
     from .decision.desk import Desk
 
