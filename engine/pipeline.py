@@ -283,7 +283,7 @@ def _search(desk: Desk, examined: Examination, opened: Session, shut: Closures) 
         links = closures(findings).links
         return tuple(sorted({link.rule for (scope, _), row in links.items() if scope == plan.name for link in row}))
 
-    return desk.search(stands, shut, opened.options.work_limit)
+    return desk.search(stands, shut, opened.options.work_limit, opened.options.time_limit)
 
 
 def _on_found(outcome: Outcome, examined: Examination, opened: Session) -> list[Finding]:

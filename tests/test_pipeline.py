@@ -196,6 +196,17 @@ def test_a_work_limit_is_kept_and_said() -> None:
     assert not done.space.complete
 
 
+def test_a_search_that_is_cut_off_before_it_found_anything_says_so_and_nothing_of_the_space() -> None:
+    data = yaml.safe_load(BASE)
+    data["plans"] = [data["plans"][0] | {"zero": 0, "recompute": "none", "microbatch": 4}]
+    data["cluster"]["nodes"]["device_memory"] = "20 GiB"
+    loaded = parse_proposal(yaml.safe_dump(data, sort_keys=False).encode(), "p.yaml", Path("/nowhere/p.yaml"))
+    with session(Options(evaluators="reference", time_limit=1e-9)) as opened:
+        done = review_loaded(loaded, opened)
+    assert (done.verdict.value, done.refused_of) == ("REFUSED", "space")
+    assert "stopped at its limit" in done.sentence
+
+
 def test_plans_are_priced_by_name_and_a_gap_is_a_reason() -> None:
     with session(Options(evaluators="reference")) as opened:
         priced, refused = price_plans(parse_proposal(BASE.encode(), "p.yaml", Path("/nowhere/p.yaml")), opened, ("submitted",))

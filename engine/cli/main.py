@@ -181,6 +181,12 @@ def shared_options(*, search: bool = True) -> Decorator:
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         if search:
             command = click.option(
+                "--time-limit",
+                type=click.FloatRange(0, min_open=True),
+                metavar="S",
+                help="Stop the search after S seconds with the best so far; not reproducible, and the record says so.",
+            )(command)
+            command = click.option(
                 "--work-limit", type=click.IntRange(1), help="Price at most this many candidates; the record says so."
             )(command)
         command = click.option("--isolated", is_flag=True, help="Without any configuration.")(command)
@@ -221,6 +227,7 @@ def options_of(values: dict[str, Any]) -> Any:
         hardware=tuple(values.pop("hardware", ())),
         rules=tuple(values.pop("rule_folders", ())),
         work_limit=values.pop("work_limit", None),
+        time_limit=values.pop("time_limit", None),
         settings=ISOLATED if isolated else None,
         config=config,
     )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 METHOD = "best first over uniform plans in the order of their lower bound; event simulation for the step time; "
 EXACT = "exact within the declared space under the cost model"
-CUT_OFF = "stopped at its work limit, so no claim is made for the plans that were not looked at"
+CUT_OFF = "stopped at its limit of work or time, so no claim is made for the plans that were not looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def decide(material: Material) -> Review:
     cut_off = outcome is not None and outcome.search.tally.cut_off
     conditions = conditions_of(material.facts, material.findings, recommended, cut_off=cut_off)
     size = outcome.space.size if outcome is not None else 0
-    ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals, size)
+    ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals, size, cut_off)
     if ruling.refused_of == "evidence":
         conditions = ()
     submitted = case.with_role(Role.SUBMITTED) or case.with_role(Role.REFERENCE)

@@ -60,6 +60,7 @@ def rule_on(
     conditions: Sequence[Condition],
     signals: Sequence[CounterSignal],
     size: int = 0,
+    cut_off: bool = False,
 ) -> Ruling:
     """The verdict: evidence first, then the submitted plan, then the space, then the conditions."""
     refusing = shut.chain("ranking")
@@ -84,7 +85,9 @@ def rule_on(
         if not searched:
             return Ruling(Verdict.REFUSED, "evidence", "Refused: the search could not run on what is stated.", ())
         what = "no plan of the declared space fits the devices' memory and stands"
-        if not size:
+        if cut_off:
+            what = "the search stopped at its limit before it found a plan that stands; nothing is said of the rest of the space"
+        elif not size:
             what = "the declared space holds no plan: nothing divides the devices, layers and batch within 'layouts'"
         return Ruling(Verdict.REFUSED, "space", f"Refused: {what}.", ())
     opened = [signal for signal in signals if signal.state == "open"]
@@ -112,8 +115,8 @@ def conditions_of(
     if cut_off:
         found["search"] = Condition(
             "search",
-            "the search stopped at its work limit: a better plan of the declared space may not have been looked at",
-            "Run the review again without --work-limit.",
+            "the search stopped at its limit of work or time: a better plan of the declared space may not have been looked at",
+            "Run the review again without --work-limit or --time-limit.",
         )
     name = recommended.plan.name if recommended else None
     for finding in findings:

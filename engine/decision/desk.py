@@ -126,14 +126,14 @@ class Desk:
             name = case.cluster.tiers[-1].name
             yield probe_fact(priced.plan.name, path, name, axes, priced.step.seconds, seconds)
 
-    def search(self, judge: Judge, shut: Closures, work_limit: int | None) -> Outcome:
+    def search(self, judge: Judge, shut: Closures, work_limit: int | None, seconds: float | None = None) -> Outcome:
         """The declared space, best first, until one plan stands and the simplest tie and a fallback are known."""
         case = self.case
         assert case.model is not None
         assert case.workload is not None
         assert case.cluster is not None
         space = UniformSpace(case.model, case.workload, case.cluster, limits_of(case.limits), case.framework in SHARDS_PIPELINES)
-        search = UniformSearch(space, self.pricer, work_limit=work_limit)
+        search = UniformSearch(space, self.pricer, work_limit=work_limit, seconds=seconds)
         verdicts: dict[tuple[object, ...], tuple[str, ...]] = {}
 
         def stands(found: Found) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class Desk:
             best = self._as_stated(chosen.recommended, "recommended")
             found, reason = fallback(chosen.recommended, search.candidates, stands, contenders)
             simpler = self._as_stated(found, "fallback") if found is not None else None
-        else:
+        elif not search.tally.cut_off:
             search.exhaust_memory()
         ratios = {name: self.pricer.ratio(priced, best) for name, priced in self.stated.items()} if best else {}
         facts = tuple(self._facts(space, best, ratios))

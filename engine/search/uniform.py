@@ -11,6 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from time import monotonic
 
 from ..cost import StageMemory
 from ..cost.memory import Fit
@@ -72,10 +73,19 @@ def everything(plan: Plan) -> bool:
 class UniformSearch:
     """One search over one space. `tally` tells what it took; candidates may be pulled several times, each from the start."""
 
-    def __init__(self, space: UniformSpace, pricer: PlanPricer, *, work_limit: int | None = None) -> None:
+    def __init__(
+        self,
+        space: UniformSpace,
+        pricer: PlanPricer,
+        *,
+        work_limit: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
         self.space = space
         self.pricer = pricer
         self.work_limit = work_limit
+        #: When to stop, on the monotonic clock; what is found until then differs from run to run.
+        self.deadline = None if seconds is None else monotonic() + seconds
         self.tally = Tally()
         self._shape_bounds: list[float] | None = None
         self._variants: dict[int, list[tuple[Plan, float]]] = {}
@@ -94,6 +104,9 @@ class UniformSearch:
         heapq.heapify(heap)
         while heap:
             _, state, number, variant = heapq.heappop(heap)
+            if self.deadline is not None and monotonic() > self.deadline:
+                self.tally.cut_off = True
+                return
             if state == _SHAPE:
                 for index, (plan, bound) in enumerate(self._expanded(number)):
                     if wanted(plan):

@@ -132,6 +132,14 @@ def test_a_work_limit_stops_the_search_and_says_so() -> None:
     assert len(found) <= 3
 
 
+def test_a_time_limit_stops_the_search_and_says_so() -> None:
+    model, workload, there, limits = CASES["dense"]
+    space = UniformSpace(model, workload, there, limits)
+    search = UniformSearch(space, PlanPricer(model, workload, there), seconds=1e-9)
+    assert list(search.candidates()) == []
+    assert search.tally.cut_off
+
+
 def test_where_nothing_fits_the_nearest_miss_is_that_of_the_whole_space() -> None:
     model, workload, there = dense(2, 16384), work(8, 8192), cluster(1, "p3.16xlarge")
     space = UniformSpace(model, workload, there, Limits(zeros=(0,)))
