@@ -387,7 +387,7 @@ def price_plans(
     return priced, refused
 
 
-def test_examples(opened: Session, folder: str | None, wanted: Sequence[str]) -> Iterator[tuple[Rule, list[str]]]:
+def run_examples(opened: Session, folder: str | None, wanted: Sequence[str]) -> Iterator[tuple[Rule, list[str]]]:
     """Every rule (of `folder`, where one is given) with what its examples do wrong."""
     from .inference.examples import check_rule
 
@@ -405,8 +405,6 @@ def test_examples(opened: Session, folder: str | None, wanted: Sequence[str]) ->
         yield rule, check_rule(rule, run)
 
 
-test_examples.__test__ = False  # type: ignore[attr-defined]
-
 __all__ = [
     "Examination",
     "Options",
@@ -419,6 +417,6 @@ __all__ = [
     "price_plans",
     "review",
     "review_loaded",
+    "run_examples",
     "session",
-    "test_examples",
 ]

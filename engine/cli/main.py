@@ -143,6 +143,7 @@ def _open_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
+            # Kept open on purpose: it stands in for the stream as long as the process lives.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 

@@ -62,11 +62,11 @@ def test_rules(folder: str | None, wanted: tuple[str, ...]) -> int:
 
     With FOLDER, the rules of that folder, beside the shipped ones. Exit status 1 where an example fails, or no rule was tested.
     """
-    from ..pipeline import Options, session, test_examples
+    from ..pipeline import Options, run_examples, session
 
     failed = count = 0
     with session(Options(rules=(folder,) if folder else ())) as opened:
-        for rule, problems in test_examples(opened, folder, wanted):
+        for rule, problems in run_examples(opened, folder, wanted):
             count += 1
             for problem in problems:
                 failed += 1

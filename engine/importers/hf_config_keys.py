@@ -269,9 +269,9 @@ class Config:
         return unread, aside
 
 
-def _names(prefix: str, part: object) -> Iterator[str]:
+def _names(prefix: str, part: Transformer | MixtureOfExperts | LatentAttention) -> Iterator[str]:
     """The fields of a model, those inside a part with the part's name before them."""
-    for field in fields(part):  # type: ignore[arg-type]
+    for field in fields(part):
         value = getattr(part, field.name)
         if field.name in ("family", "name", "capacity_factor", "group_size"):
             continue

@@ -43,6 +43,7 @@ class EngineFault(Exception):
 def available() -> bool:
     """Whether durable_rules can be imported here (its C module must be built for this Python)."""
     try:
+        # Importing it is the question; nothing of it is used here.
         import durable_rules_engine  # noqa: F401
     except ImportError:
         return False

@@ -202,7 +202,7 @@ class Gate:
         if engine is None:
             return
         for ticket, facts, expected in unchecked:
-            found = self._guard(lambda ticket=ticket: engine.result(ticket))  # type: ignore[misc]
+            found = self._guard(partial(engine.result, ticket))
             if found != expected:
                 raise _disagreement(expected, found, facts)
 

@@ -19,6 +19,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..errors import DataError, Place
 from ..plan import Mesh
@@ -131,8 +132,9 @@ class MeasuredProfile:
 
     def layer_rows(self, first: int, last: int, mesh: Mesh, microbatch: int) -> tuple[ProfileRow, ...] | None:
         """One row a layer for `first` to `last`, or None where a layer is not in the profile."""
-        rows = tuple(self.by_key.get((k, k, mesh, microbatch)) for k in range(first, last + 1))
-        return rows if all(rows) else None  # type: ignore[return-value]
+        rows = [self.by_key.get((k, k, mesh, microbatch)) for k in range(first, last + 1)]
+        found = tuple(row for row in rows if row is not None)
+        return found if len(found) == len(rows) else None
 
 
 def read_profile(raw: bytes, name: str, *, separate_ends: bool = False) -> MeasuredProfile:
@@ -204,7 +206,7 @@ def _columns(headings: list[str], name: str, line: int) -> list[_Column]:
 
 
 def _row(columns: list[_Column], cells: list[str], name: str, line: int) -> ProfileRow:
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for column, cell in zip(columns, cells, strict=True):
         cell = cell.strip()
         if not column.name or not cell:
@@ -218,7 +220,7 @@ def _row(columns: list[_Column], cells: list[str], name: str, line: int) -> Prof
     mesh = values.get("mesh")
     if mesh is None:
         degrees = {axis: values.get(axis, 1) for axis in ("data", "tensor", "context", "expert")}
-        mesh = Mesh(**degrees)  # type: ignore[arg-type]
+        mesh = Mesh(**degrees)
     assert isinstance(mesh, Mesh)
     devices = values.get("devices")
     if isinstance(devices, int) and devices != mesh.devices:
@@ -229,7 +231,7 @@ def _row(columns: list[_Column], cells: list[str], name: str, line: int) -> Prof
     if not isinstance(microbatch, int):
         raise _wrong(name, line, "column 'microbatch' is empty")
     kept = {key: values[key] for key in (*TIMES, *MEMORIES, "parameters", "device") if key in values}
-    return ProfileRow(first, last, mesh, microbatch, line, **kept)  # type: ignore[arg-type]
+    return ProfileRow(first, last, mesh, microbatch, line, **kept)
 
 
 def _cell(column: _Column, cell: str, fail: Callable[[str], DataError]) -> object:
@@ -258,9 +260,9 @@ def _cell(column: _Column, cell: str, fail: Callable[[str], DataError]) -> objec
     return cell
 
 
-def _layers(values: dict[str, object], name: str, line: int) -> tuple[int, int]:
+def _layers(values: dict[str, Any], name: str, line: int) -> tuple[int, int]:
     if isinstance(values.get("layer"), int):
-        return values["layer"], values["layer"]  # type: ignore[return-value]
+        return values["layer"], values["layer"]
     match = re.fullmatch(r"\[?\s*(\d{1,6})\s*(?:[-:,]\s*(\d{1,6}))?\s*\]?", str(values.get("layers", "")))
     if match is None:
         raise _wrong(name, line, f"layers {values.get('layers', '')!r} are no range such as 0-3 (inclusive, from 0)")

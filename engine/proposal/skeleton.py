@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ..document import parse_document
@@ -19,7 +19,7 @@ from ..document.source import read_file
 from ..errors import FileReferenceError, Place
 from ..hardware import Library, NodeSheet
 from ..importers import hf_config
-from ..model import Transformer
+from ..model import LatentAttention, MixtureOfExperts, Transformer
 from ..plan import Mesh
 from ..quantity import Dimension, UnitError, parse
 from .case import Case
@@ -319,13 +319,13 @@ def _shapes(model: Transformer) -> dict[str, object]:
     return found
 
 
-def _differences(wanted: object, got: object, prefix: str = "") -> Iterator[str]:
+def _differences(wanted: Transformer | MixtureOfExperts | LatentAttention, got: object, prefix: str = "") -> Iterator[str]:
     """The fields in which two models differ, as `name value`; names and families of a model are no shapes."""
-    for field in fields(wanted):  # type: ignore[arg-type]
+    for field in fields(wanted):
         mine, theirs = getattr(wanted, field.name), getattr(got, field.name)
         if mine == theirs or (not prefix and field.name in ("name", "family")):
             continue
-        if is_dataclass(mine) and type(mine) is type(theirs):
+        if isinstance(mine, MixtureOfExperts | LatentAttention) and type(mine) is type(theirs):
             yield from _differences(mine, theirs, f"{field.name}.")
         else:
             yield f"{prefix}{field.name} {_scalar(mine)}"

@@ -73,7 +73,7 @@ def _read(raw: object, dimension: Dimension) -> Stated:
             bare.value, bare.text, dimension, Grade(grade) if grade else None, raw.get("source"), raw.get("file"), date
         )
     try:
-        return Stated(parse(raw, dimension), str(raw), dimension)  # type: ignore[arg-type]
+        return Stated(parse(raw, dimension), str(raw), dimension)
     except UnitError as error:
         raise problem("quantity", str(error)) from None
 

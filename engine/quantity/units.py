@@ -122,7 +122,7 @@ def spell(dimension: Dimension) -> str:
     return _SHOWN[dimension]
 
 
-def parse(text: str | int | float, dimension: Dimension) -> int | float:
+def parse(text: object, dimension: Dimension) -> int | float:
     """The value of `text` in the base unit of `dimension`; an int where it is whole.
 
     A bare number is accepted for fractions only (0.05). Raises UnitError for anything else: not a number, a missing,
