@@ -9,12 +9,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import click
 
 from .escape import code
-
-if TYPE_CHECKING:
-    import click
 
 _HEAD = """\
 # Commands
@@ -63,8 +62,8 @@ def commands(group: click.Group, ctx: click.Context, name: str = "") -> Iterator
         if command is not None:
             full = f"{name} {own}".strip()
             yield full, command
-            if hasattr(command, "list_commands"):
-                yield from commands(command, ctx, full)  # type: ignore[arg-type]
+            if isinstance(command, click.Group):
+                yield from commands(command, ctx, full)
 
 
 def _index(root: click.Group, ctx: click.Context) -> Iterator[str]:
