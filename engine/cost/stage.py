@@ -8,7 +8,7 @@ once. Nothing here knows schedules or other stages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..model import DTYPE_BYTES, Transformer, Workload
@@ -24,6 +24,7 @@ from .compute import (
     layer_work,
     optimizer_seconds,
 )
+from .contention import free_window
 from .factors import Constant, Factors
 from .simulation import Durations
 from .states import expert_tensor, padded_vocabulary, rank_parameters, shard_groups
@@ -146,7 +147,7 @@ class StagePricer:
             for name, seconds in part.tiers:
                 tiers[name] = tiers.get(name, 0.0) + count * seconds
         durations = Durations(forward, backward, weight)
-        sync, optimizer = self._end_of_step(stage, moe, groups, zero, durations, rates)
+        sync, optimizer = self._end_of_step(stage, moe, groups, zero, durations, tuple(tiers.items()), rates)
         return StageCost(
             durations, tuple(terms), compute, tuple(tiers.items()), sync.seconds, sync.tiers, optimizer, rates.instead
         )
@@ -352,12 +353,12 @@ class StagePricer:
         return LayerCost(durations, terms, compute, _tiers(forth, home, gathered, scattered))
 
     def _end_of_step(
-        self, stage: Stage, moe: int, groups: Layout, zero: int, once: Durations, rates: Rates
+        self, stage: Stage, moe: int, groups: Layout, zero: int, once: Durations, busy: Sequence[tuple[str, float]], rates: Rates
     ) -> tuple[Spent, float]:
         """(exposed synchronisation, optimizer) of the stage after its last backward pass.
 
-        Hidden under a stated share of one microbatch's pass, but never the last bucket, taken as a layer's share (Li et
-        al. 2020, arXiv 2006.15704).
+        Hidden under a stated share of one microbatch's pass, less what the pass itself sends over the same tiers (`busy`, of
+        both passes), but never the last bucket, taken as a layer's share (Li et al. 2020, arXiv 2006.15704).
         """
         key = (stage.layers, moe, stage.mesh, groups, stage.embedding, stage.head, zero, rates)
         found = self._after.get(key)
@@ -365,7 +366,11 @@ class StagePricer:
             found = self._after[key] = self._synchronisation(stage, groups, zero, rates)
         back, home, optimizer = found
         passes = ((back, once.backward + once.weight), (home, once.forward))
-        left = [_exposed(spent, self._gradient * window, max(1, stage.layers)) for spent, window in passes]
+        left = []
+        for spent, window in passes:
+            own = [(name, seconds * window / once.total) for name, seconds in busy] if once.total else []
+            free = free_window(window, spent.tiers, spent.seconds, own)
+            left.append(_exposed(spent, self._gradient * free, max(1, stage.layers)))
         return _add(*left), optimizer
 
     def _synchronisation(self, stage: Stage, groups: Layout, zero: int, rates: Rates) -> tuple[Spent, Spent, float]:

@@ -19,6 +19,7 @@ from ..plan import Mesh, Plan, Schedule
 from ..quantity import Decider, Dimension, Quantity
 from .collectives import FREE, Network, Spent
 from .compute import ALIGNED, Rates, device_rates
+from .contention import Contention
 from .factors import NOMINAL, Constant, Factors, load_constants
 from .memory_terms import local_microbatch
 from .placement import axis_strides, blocks, same_meshes, slowest_device
@@ -129,6 +130,7 @@ class TimeModel:
         self.constants = load_constants() if constants is None else constants
         self.network = Network(cluster, factors, self.constants)
         self.pricer = StagePricer(model, workload, self.network, self.constants, factors)
+        self._contended = Contention(STAGE_TERMS)
         self._rates: dict[str, Rates] = {}
         self._layouts: dict[tuple[tuple[str, ...], Mesh, int], Layout] = {}
         self._costs: dict[tuple[object, ...], StageCost] = {}
@@ -224,7 +226,8 @@ class TimeModel:
     def _parts(self, plan: Plan) -> _Parts:
         hops, wrap = self.hops(plan)
         tied = self._tied(plan) if self.model.tied_embeddings and len(plan.stages) > 1 else FREE
-        return _Parts(self.costs(plan), hops, wrap, tied.seconds, tuple(name for name, _ in tied.tiers))
+        costs, hops = self._contended(self.costs(plan), hops, plan.interleave)
+        return _Parts(costs, hops, wrap, tied.seconds, tuple(name for name, _ in tied.tiers))
 
     def _tied(self, plan: Plan) -> Spent:
         """The gradient all-reduce of a tied table that first and last stage both hold."""
