@@ -235,12 +235,22 @@ def best_order(cluster: Cluster, mesh: Mesh, bytes_by_axis: Mapping[str, float],
     compared = 0
     for candidate in permutations(free):
         compared += 1
-        laid = shares(cluster, mesh, (*candidate, *fixed), pipeline)
-        spent = tuple(sum(_bytes_on(one, tier, bytes_by_axis.get(one.axis, 0.0)) for one in laid.axes) for tier in tiers)
+        spent = tuple(size for _, size in bytes_by_tier(cluster, mesh, bytes_by_axis, (*candidate, *fixed), pipeline))
         if best is None or spent < best[0]:
             best = (spent, candidate)
     assert best is not None
     return OrderFound((*best[1], *fixed), tuple(zip(tiers, best[0], strict=True)), compared)
+
+
+def bytes_by_tier(
+    cluster: Cluster, mesh: Mesh, bytes_by_axis: Mapping[str, float], order: Sequence[str], pipeline: int = 1
+) -> tuple[tuple[str, float], ...]:
+    """The bytes that one device sends on each tier, outermost first, with its axes in `order`. Raises as `shares` does."""
+    laid = shares(cluster, mesh, order, pipeline)
+    return tuple(
+        (tier.name, sum(_bytes_on(one, tier.name, bytes_by_axis.get(one.axis, 0.0)) for one in laid.axes))
+        for tier in reversed(cluster.tiers)
+    )
 
 
 def _bytes_on(share: AxisShare, tier: str, size: float) -> float:
@@ -261,6 +271,7 @@ __all__ = [
     "Port",
     "Shares",
     "best_order",
+    "bytes_by_tier",
     "crossings",
     "degrees_of",
     "group_of",

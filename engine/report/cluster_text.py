@@ -8,12 +8,13 @@ from typing import Any
 from ..cluster.graph import Bottleneck
 from ..cluster.placement import Shares
 from ..quantity import Dimension, Quantity, human
-from .cluster_view import ClusterView, FabricRow, MachineRow, titled
+from .cluster_view import ClusterView, FabricRow, MachineRow, PlacedPlan, titled
 from .escape import terminal, visible
 from .figures import count, counted, plural, share
 from .tables import Table, capped, table_text
 
 _ROWS = 64
+_UNCOUNTED = "an unknown number of devices"
 
 
 def cluster_text(view: ClusterView) -> str:
@@ -23,9 +24,11 @@ def cluster_text(view: ClusterView) -> str:
 
 def _lines(view: ClusterView) -> Iterator[str]:
     head = f"{visible(view.path)}: "
-    head += counted(view.devices, "device") if view.devices is not None else "an unknown number of devices"
+    if view.kind != "cluster":
+        head += f"{view.kind}, " + ("read whole" if view.complete else "read in part") + "; "
+    head += counted(view.devices, "device") if view.devices is not None else _UNCOUNTED
     head += f" on {counted(view.nodes, 'node')}" if view.nodes is not None else ""
-    yield head + ("" if view.complete else "; not complete: it cannot be priced")
+    yield head + ("" if view.complete or view.kind != "cluster" else "; not complete: it cannot be priced")
     if view.tiers:
         yield "\nTiers, innermost first; bandwidth of one device, per direction, when all send\n"
         yield table_text(_tiers(view))
@@ -54,6 +57,7 @@ def _lines(view: ClusterView) -> Iterator[str]:
                     f"  At one port to '{visible(port.tier.name)}' ({plural(port.devices, 'device')}, {_rate(port.rate)}) meet "
                     f"groups of several axes: {axes}; all at once, each gets {_rate(port.rate / port.groups)}."
                 )
+        yield from _order(plan)
     for heading, rows in (("Not stated", view.missing), ("Assumed", view.assumed)):
         if rows:
             yield f"\n{heading}"
@@ -61,6 +65,21 @@ def _lines(view: ClusterView) -> Iterator[str]:
     if view.contradictions:
         yield "\nContradictions"
         yield from (f"  {visible(text)}" for text in view.contradictions)
+
+
+def _order(plan: PlacedPlan) -> Iterator[str]:
+    """Which order of the axes would keep the most bytes off slow tiers, and what each sends."""
+    if plan.least is None or plan.sent is None or not plan.meshes:
+        return
+    found, laid = plan.least, plan.meshes[0][1]
+    own = ", ".join(f"{human(size, Dimension.BYTES)} on {visible(tier)}" for tier, size in plan.sent)
+    yield f"  A device sends in a step: {own}."
+    compared = "the only order" if found.compared == 1 else f"fewest on slow tiers of {found.compared} orders"
+    if all(one <= other * (1 + 1e-9) for (_, one), (_, other) in zip(plan.sent, found.bytes_by_tier, strict=True)):
+        yield f"  Order of axes: {', '.join(laid.order)} as stated is {compared}."
+    else:
+        sends = ", ".join(f"{human(size, Dimension.BYTES)} on {visible(tier)}" for tier, size in found.bytes_by_tier)
+        yield f"  Order of axes: {', '.join(found.order)} would send the {compared}: {sends}."
 
 
 def _tiers(view: ClusterView) -> Table:
@@ -162,6 +181,7 @@ def cluster_json(view: ClusterView) -> dict[str, Any]:
     """The view as plain data in base units: bytes/s and seconds; null where something is not stated."""
     return {
         "schema": 1,
+        "kind": view.kind,
         "path": view.path,
         "complete": view.complete,
         "devices": view.devices,
@@ -220,6 +240,14 @@ def cluster_json(view: ClusterView) -> dict[str, Any]:
                 "name": plan.name,
                 "problem": plan.problem,
                 "meshes": [{"mesh": mesh, **_shares_json(laid)} for mesh, laid in plan.meshes],
+                "bytes_by_tier": dict(plan.sent) if plan.sent is not None else None,
+                "least_order": None
+                if plan.least is None
+                else {
+                    "order": list(plan.least.order),
+                    "bytes_by_tier": dict(plan.least.bytes_by_tier),
+                    "compared": plan.least.compared,
+                },
             }
             for plan in view.plans
         ],

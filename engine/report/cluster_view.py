@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..cluster.graph import Bottleneck, ClusterGraph, rails_of
 from ..cluster.parts import Parts
-from ..cluster.placement import Shares, shares
+from ..cluster.placement import OrderFound, Shares, best_order, bytes_by_tier, shares
 from ..errors import PlanproofError
 from ..plan import Plan
 from ..proposal import Case
@@ -61,16 +61,25 @@ class FabricRow:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPlan:
-    """A plan on the cluster: what its axes cross, or why it cannot be placed."""
+    """A plan on the cluster: what its axes cross, or why it cannot be placed.
+
+    `sent`: bytes that a device sends on each tier in a step, outermost first; `least` the order of axes that sends the fewest on
+    slow tiers. Both None where model or workload is not known, or where stages differ in their meshes.
+    """
 
     name: str
     meshes: tuple[tuple[str, Shares], ...]
     problem: str | None = None
+    sent: tuple[tuple[str, float], ...] | None = None
+    least: OrderFound | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """All that is said of one cluster. `complete`: whether it can be priced."""
+    """All that is said of one cluster. `complete`: whether it can be priced; of a bare measured file, whether it was read whole.
+
+    `kind`: `cluster`, or what the file is where it holds measurements alone (`nvidia-topo`, `nccl-tests` and so on).
+    """
 
     path: str
     complete: bool
@@ -87,6 +96,7 @@ class ClusterView:
     assumed: tuple[tuple[str, str], ...]
     contradictions: tuple[str, ...]
     graph: ClusterGraph
+    kind: str = "cluster"
 
 
 def view_of(case: Case) -> ClusterView:
@@ -164,9 +174,17 @@ def _placed(plan: Plan, case: Case) -> PlacedPlan:
     assert cluster is not None
     try:
         if plan.same_meshes:
-            return PlacedPlan(plan.name, ((str(plan.mesh), shares(cluster, plan.mesh, plan.order, plan.pipeline)),))
-        meshes = dict.fromkeys(stage.mesh for stage in plan.stages)
-        return PlacedPlan(plan.name, tuple((str(mesh), shares(cluster, mesh, plan.order)) for mesh in meshes))
+            meshes = ((str(plan.mesh), shares(cluster, plan.mesh, plan.order, plan.pipeline)),)
+            if case.model is None or case.workload is None:
+                return PlacedPlan(plan.name, meshes)
+            from ..cost.axis_bytes import bytes_by_axis
+
+            sent = bytes_by_axis(plan, case.model, case.workload, cluster)
+            least = best_order(cluster, plan.mesh, sent, plan.pipeline)
+            here = bytes_by_tier(cluster, plan.mesh, sent, plan.order, plan.pipeline)
+            return PlacedPlan(plan.name, meshes, sent=here, least=least)
+        several = dict.fromkeys(stage.mesh for stage in plan.stages)
+        return PlacedPlan(plan.name, tuple((str(mesh), shares(cluster, mesh, plan.order)) for mesh in several))
     except PlanproofError as error:
         return PlacedPlan(plan.name, (), error.message)
 

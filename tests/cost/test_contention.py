@@ -74,7 +74,8 @@ def test_contention_never_makes_a_step_quicker_and_the_bound_still_holds(plan) -
     costs, (hops, _) = times.costs(plan), times.hops(plan)
     delayed, slower = contended(costs, hops, plan.interleave)
     for one, other in zip(costs, delayed, strict=True):
-        assert other.durations.forward >= one.durations.forward and other.durations.backward >= one.durations.backward
+        assert other.durations.forward >= one.durations.forward
+        assert other.durations.backward >= one.durations.backward
         assert sum(other.terms) == pytest.approx(other.durations.total)
     assert all(after.seconds >= before.seconds for before, after in zip(hops, slower, strict=True))
     assert times.lower_bound(plan) <= times.seconds(plan)
