@@ -14,7 +14,7 @@ remedy. What is absent or contradictory *inside* a readable proposal is never an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from .frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from .errors import PlanproofError, UsageError
 from .facts import Fact
 from .facts.from_case import case_facts
 from .facts.from_plan import plan_facts
+from .frozen import dataclass
 from .inference import Finding, Phase, Suppression
 from .proposal import Case, LoadedProposal, load_proposal, parse_proposal, resolve
 from .session import Options, Session, Sessions, session

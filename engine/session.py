@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .config import ISOLATED, Settings
 from .facts import KINDS
+from .frozen import dataclass
 from .hardware import Library, open_library
 from .inference import Catalogue, Gate, load_catalogue
 

@@ -6,12 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ..frozen import dataclass
 from .main import options_of, shared_options
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InternalFault, PlanproofError
+from ..frozen import dataclass
 from ..pipeline import Options, Submitted, lint_each
 from ..report.formats import Checked, Unjudged, writer
 from .main import fails

@@ -95,6 +95,8 @@ def root(ctx: click.Context, debug: bool) -> None:
 def main() -> None:
     """The entry point: runs the command and turns every failure into one message and the right exit status."""
     arguments = sys.argv[1:]
+    # Nobody's plugins belong in a judgement, and looking for them reads the metadata of every installed package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     _open_streams()
     try:
         status = root.main(arguments, prog_name="planproof", standalone_mode=False)

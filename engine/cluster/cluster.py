@@ -8,8 +8,7 @@ plan and no rule, and imports no graph library: it is on lint's path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..frozen import dataclass
 from ..hardware import DeviceSheet, NodeSheet
 from ..quantity import Quantity
 from .units import together

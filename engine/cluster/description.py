@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from importlib.resources import files
 
+from ..frozen import dataclass
 from ..quantity import Dimension, Grade, Provenance, Quantity, UnitError, parse
 
 MAX_LENGTH = 1000

@@ -10,12 +10,12 @@ Built only where somebody asks for it; pricing goes by tiers. Knows no plan, fil
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import networkx as nx
 
 from ..errors import InputError
+from ..frozen import dataclass
 from .measured import lane_rate, nearest_nics, nic_loads, pcie_rate, switched_lanes, xgmi_rate
 from .parts import FAST, Fabric, Inner, Machine, Measured, Parts
 

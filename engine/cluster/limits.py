@@ -5,7 +5,7 @@ Bandwidths are in bytes/s per direction; *bus bandwidth* is nccl-tests' busbw. T
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

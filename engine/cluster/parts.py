@@ -7,8 +7,9 @@ filled. Knows no file and no proposal: whoever read them brings the parts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..frozen import dataclass
 from ..quantity import Quantity
 
 #: Link words of a printed matrix, nearest first: what lies between two devices that no NVLink or XGMI joins.

@@ -11,11 +11,11 @@ caller brings them to `best_order`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 from math import prod
 
 from ..errors import InputError
+from ..frozen import dataclass
 from ..plan import DEFAULT_ORDER, Mesh
 from .cluster import Cluster, Tier, reach, strides
 from .units import Run, runs, unit_of

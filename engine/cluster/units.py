@@ -8,9 +8,10 @@ beside it fill. Devices are numbered node by node. Nothing here enumerates devic
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
+
+from ..frozen import dataclass
 
 if TYPE_CHECKING:
     from .cluster import Cluster, Tier

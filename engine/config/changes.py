@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..errors import Place, UsageError
+from ..frozen import dataclass
 from ..inference import Catalogue, Override, Suppression
 from .settings import Entry, Layer, Settings
 

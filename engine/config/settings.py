@@ -7,9 +7,9 @@ file that extends another comes after it. Nothing here reads files or knows rule
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ..errors import Place
+from ..frozen import dataclass
 
 #: The largest file that a configuration may be.
 MAX_BYTES = 256 * 1024

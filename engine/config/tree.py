@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, Protocol
 
 from ..errors import UsageError
+from ..frozen import dataclass
 from .settings import MAX_BYTES
 
 #: What a folder of rules or data sheets may hold in a revision.

@@ -9,8 +9,7 @@ Transformer Engine fuse them (bias + activation, bias + dropout + residual). Not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..frozen import dataclass
 from ..model import DTYPE_BYTES, Attention, Transformer, Workload
 from ..plan import Mesh, Recompute
 from .states import expert_tensor, largest_weight

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 
+from ..frozen import dataclass
 from ..quantity import Dimension, Grade, Provenance, Quantity
 
 

@@ -8,8 +8,8 @@ come from the network and the device sheet, each with its grade. Replaces figure
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ..frozen import dataclass
 from ..plan import Plan
 from ..quantity import Decider, Dimension, Estimate, Grade, Quantity, weakest
 from .in_flight import in_flight

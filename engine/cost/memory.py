@@ -8,13 +8,14 @@ those of one moment, the largest. Bytes only: nothing here knows seconds, rules 
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from importlib.resources import files
 from math import hypot
 from typing import Literal, NamedTuple
 
 from ..cluster.cluster import Cluster
+from ..frozen import dataclass
 from ..hardware import DeviceSheet
 from ..model import Attention, Transformer, Workload, moe_layers
 from ..plan import Plan, Schedule, Stage

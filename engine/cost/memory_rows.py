@@ -8,8 +8,7 @@ here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..frozen import dataclass
 from ..hardware import DeviceSheet
 from ..model import Workload
 from ..plan import Recompute

@@ -7,10 +7,11 @@ framework does what a plan leaves open. Bytes only: nothing here knows seconds, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Literal
 
+from ..frozen import dataclass
 from ..model import Attention, Transformer, Workload, moe_layers
 from ..plan import Plan, Recompute, Stage
 from .activations import (

@@ -6,9 +6,8 @@ what plans of one model, workload and cluster share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..cluster.cluster import Cluster
+from ..frozen import dataclass
 from ..model import Transformer, Workload, training_flops_per_token
 from ..plan import Plan
 from ..quantity import Estimate

@@ -10,10 +10,10 @@ and no cluster, so that it can contradict those that do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..errors import InternalFault
+from ..frozen import dataclass
 from ..plan import Schedule
 
 

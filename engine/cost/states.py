@@ -8,8 +8,7 @@ follow from the precision by role, never from a fixed 16 or 18. Nothing here kno
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..frozen import dataclass
 from ..model import DTYPE_BYTES, Transformer, Workload
 from ..model.layers import (
     attention_linears,

@@ -9,10 +9,10 @@ prices many plans of one model, workload and cluster and keeps what they share. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..cluster.cluster import Cluster
+from ..frozen import dataclass
 from ..hardware import DeviceSheet
 from ..model import Transformer, Workload, moe_layers
 from ..plan import Mesh, Plan, Schedule

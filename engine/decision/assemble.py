@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..cost import Priced, StageMemory
 from ..cost.memory import feasible
 from ..facts import Fact, of_kind
 from ..facts.from_case import evidence, gaps
+from ..frozen import dataclass
 from ..inference import Finding, Rule
 from ..plan import Plan, Role, describe, simplicity
 from ..proposal import Case

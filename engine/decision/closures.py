@@ -7,9 +7,9 @@ closed follows from the `closed` facts that findings concluded, and from nothing
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ..facts import CAPABILITIES, NEEDS
+from ..frozen import dataclass
 from ..inference import Finding
 
 

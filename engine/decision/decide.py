@@ -7,10 +7,10 @@ No rule is named and no severity is tested: what refuses is what `closed` facts 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ..facts import Fact, of_kind
 from ..facts.from_case import evidence, gaps
+from ..frozen import dataclass
 from ..inference import Finding
 from ..plan import Plan, Role, describe
 from ..proposal import Case

@@ -6,7 +6,7 @@ It is given the gate as a function (`stands`) and asks nothing else of the rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..cost import Priced, StageMemory
 from ..cost.frameworks import implementation_of
@@ -17,6 +17,7 @@ from ..facts.from_plan import plan_case
 from ..facts.from_price import amortisation_fact, comparison_fact, measured_rows, result_fact, step_fact
 from ..facts.from_topology import probe_fact
 from ..facts.limits import limits_of
+from ..frozen import dataclass
 from ..plan import Plan, Role
 from ..proposal import Case, ProfileRow
 from ..quantity import Dimension, Estimate, Quantity

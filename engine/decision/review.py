@@ -8,11 +8,12 @@ until it is closed by a computation or by evidence.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ..cost import Priced, StageMemory
+from ..frozen import dataclass
 from ..inference import Finding
 from ..inference.rule import Source
 from ..plan import Plan

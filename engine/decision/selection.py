@@ -12,8 +12,9 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..frozen import dataclass
 from ..plan import Plan, describe, simplicity
 from ..quantity import Estimate
 from ..search.uniform import Found

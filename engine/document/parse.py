@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from ..errors import InputError, Place
+from ..frozen import dataclass
 from .json_reader import read_json
 from .pointers import split_pointer
 from .source import Source, decode, read_file

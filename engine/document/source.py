@@ -10,10 +10,10 @@ import os
 import re
 import stat
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Final
 
 from ..errors import InputError, Place
+from ..frozen import dataclass
 from .limits import MAX_BYTES
 
 _LINE_END: Final = re.compile(r"\r\n?|\n")

@@ -6,10 +6,10 @@ both syntaxes is judged here once: depth, number and size of values, duplicate k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..errors import InputError, Place
+from ..frozen import dataclass
 from .limits import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, MAX_SCALAR_BYTES
 from .pointers import join_pointer
 from .source import FORBIDDEN, Source, quoted

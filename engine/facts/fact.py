@@ -9,11 +9,11 @@ Nothing here knows any particular kind (see `kinds`), any rule, or where facts c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 from ..errors import InternalFault
+from ..frozen import dataclass
 from ..quantity import Dimension, human
 
 INT64 = 2**63 - 1

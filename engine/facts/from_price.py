@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from ..cost import Priced, StageMemory
 from ..cost.memory import fits, headroom_bytes
 from ..plan import Plan
 from ..proposal import Case, MeasuredProfile, PlanCase, ProfileRow
 from ..quantity import Estimate
 from .fact import Fact, in_field_unit
 from .kinds import fact
+
+if TYPE_CHECKING:
+    # The price of time is not loaded by a lint, which never has one.
+    from ..cost import Priced, StageMemory
 
 #: Rows of the ledger that persist: no measurement of a rank can be below them.
 STATES = ("parameters", "gradients", "optimizer state")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
 from typing import Final
 
 from ..errors import UsageError
+from ..frozen import dataclass
 
 TIMEOUT: Final = 30.0
 #: A file is searched for names of changed files up to here.

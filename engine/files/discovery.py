@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from ..errors import InputError, Place, PlanproofError, UsageError
+from ..frozen import dataclass
 from .sniff import ENDINGS, looks_like_a_proposal
 
 if TYPE_CHECKING:

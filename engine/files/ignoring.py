@@ -11,10 +11,10 @@ import os
 import re
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ..document.source import read_at_most
+from ..frozen import dataclass
 
 #: In this order: what the first says outweighs the second.
 NAMES: Final = (".planproofignore", ".gitignore")

@@ -9,10 +9,11 @@ import datetime
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..document import Document, pointer_to
 from ..errors import DataError
+from ..frozen import dataclass
 from ..quantity import Dimension, Grade, Provenance, Quantity, UnitError, parse, spell
 from .sheets import Ranged
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ..document import Document, load_document, parse_document
 from ..errors import DataError, InputError, UsageError
+from ..frozen import dataclass
 from .cursor import nearest, shown
 from .reader import Head, read_device, read_head, read_node
 from .sheets import DeviceSheet, NodeSheet, Origin

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ..document import Document
 from ..errors import InputError
+from ..frozen import dataclass
 from ..quantity import Dimension
 from .cursor import Cursor
 from .sheets import (

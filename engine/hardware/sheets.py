@@ -8,9 +8,9 @@ node type never states the fabric between nodes: that is the proposal's. This mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from ..frozen import dataclass
 from ..quantity import Grade, Provenance, Quantity
 
 #: Number formats whose peak rate a sheet may state, dense.

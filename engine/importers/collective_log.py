@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
+from ..frozen import dataclass
 from .text_table import Gap
 
 ROOTED = frozenset({"broadcast", "gather", "reduce", "scatter"})

@@ -10,12 +10,12 @@ This module knows nothing of files, plans or training; where a value stands it a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from ..document import pointer_to, quoted
 from ..errors import InputError, Place
+from ..frozen import dataclass
 from ..model import Problem, Transformer, problems
 from .hf_config_families import FAMILIES
 from .hf_config_keys import ASIDE, VISION, Config, last_token, shown

@@ -17,10 +17,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 
+from ..frozen import dataclass
 from .collective_log import OPERATIONS, REDUCING, ROOTED, WHOLE_COUNT, CollectiveLog, Row, bus_factor
 from .text_table import Gap, Interval, Line, cleaned, foreign, lines_of, listed, printed, several, shown, whole
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from ..frozen import dataclass
 from .text_table import Gap, Line, Ranges, cleaned, foreign, lines_of, listed, ranges, several, shown
 
 KIND = "nvidia-topo"

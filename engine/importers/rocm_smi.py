@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
+from ..frozen import dataclass
 from .nvidia_topo import Link, Pair, TopologyMatrix, agreed
 from .text_table import Gap, Line, Ranges, cleaned, foreign, lines_of, listed, several, shown, whole
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 
 from ..errors import DataError, Place
+from ..frozen import dataclass
 
 # CSI and OSC sequences, then the colour codes of a paste that lost its escape character ("[4mGPU0").
 _ESCAPES = re.compile(

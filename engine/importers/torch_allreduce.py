@@ -18,9 +18,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
+from ..frozen import dataclass
 from .collective_log import CollectiveLog, Row, bus_factor
 from .nccl_tests import failure
 from .text_table import Gap, Interval, Line, cleaned, foreign, lines_of, listed, printed, several, shown, whole

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ..errors import RuleError, UsageError
 from ..facts.fact import Kind
+from ..frozen import dataclass
 from .compiled import fresh
 from .reading import listed, near
 from .rule import CLOSED, PHASES, Phase, Rule, Severity

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from ..document import join_pointer, quoted
 from ..errors import InputError, Place
+from ..frozen import dataclass
 from .reading import near
 from .rule import Rule
 from .suppression import Suppression

@@ -19,10 +19,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..facts.fact import Kind, Scalar
+from ..frozen import dataclass
 from .rule import Clause, Operator, ParamReference, Reference, Rule, Test
 
 #: What the engine takes in one set before it miscounts (64 matches of one fact), with a margin.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ..errors import InternalFault
 from ..facts.fact import Fact, Kind, Scalar, make
+from ..frozen import dataclass
 from . import durable, reference
 from .catalogue import Catalogue
 from .durable import DurableEvaluator, EngineFault, Probe

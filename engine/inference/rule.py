@@ -9,10 +9,11 @@ evaluates anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from ..facts.fact import Fact, Scalar, show
+from ..frozen import dataclass
 from ..quantity import Provenance
 
 

@@ -7,8 +7,9 @@ suppressed finding is still printed, and an error that is suppressed leaves the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from datetime import date
+
+from ..frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ no bytes, no device. Every count is a whole number, exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from ..frozen import dataclass
 from .transformer import Transformer
 
 Split = Literal["column", "row", "none"]

@@ -8,8 +8,9 @@ module knows no plan, no device and no time; what the shapes amount to is counte
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from ..frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from ..frozen import dataclass
 
 
 class Attention(StrEnum):

@@ -8,8 +8,10 @@ whether it divides, fits or pays is for others to say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
+
+from ..frozen import dataclass
 
 
 class Schedule(StrEnum):

@@ -7,11 +7,11 @@ about the world with its grade. Cases know no rules: what follows from a gap is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
 from ..cluster import Cluster
+from ..frozen import dataclass
 from ..hardware import NodeSheet
 from ..model import Transformer, Workload
 from ..plan import Mesh, Plan, Recompute, Role

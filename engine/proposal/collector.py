@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..errors import Place
+from ..frozen import dataclass
 from ..plan import Role
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .case import Assumed, Contradiction, Evidence, InputFile, Missing

@@ -6,7 +6,6 @@ first in the file is the error and the message counts the rest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from ..document import Document, load_document, parse_document
 from ..errors import InputError, Place
+from ..frozen import dataclass
 from .references import repository_root
 from .schema import Proposal, Section
 

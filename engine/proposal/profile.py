@@ -18,10 +18,11 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from ..errors import DataError, Place
+from ..frozen import dataclass
 from ..plan import Mesh
 from ..quantity import Dimension, UnitError, parse
 

@@ -14,13 +14,13 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..document import quoted
 from ..document.source import file_type, read_at_most
 from ..errors import FileReferenceError, Place
+from ..frozen import dataclass
 
 DEFAULT_LIMIT: Final = 8 * 1024 * 1024
 MAX_REFERENCE_CHARACTERS: Final = 1024

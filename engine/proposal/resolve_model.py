@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 from ..document import parse_document
+from ..frozen import dataclass
 from ..model import (
     OPTIMIZER_MOMENTS,
     Attention,

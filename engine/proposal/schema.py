@@ -4,8 +4,6 @@ What a missing key means is not decided here; it reaches the rules as a fact. Th
 `planproof schema` and of the tables in docs/proposal.md.
 """
 
-from __future__ import annotations
-
 import difflib
 from typing import Annotated, Any, Literal
 

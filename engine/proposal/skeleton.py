@@ -11,12 +11,13 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 
 from ..document import parse_document
 from ..document.source import read_file
 from ..errors import FileReferenceError, Place
+from ..frozen import dataclass
 from ..hardware import Library, NodeSheet
 from ..importers import hf_config
 from ..model import LatentAttention, MixtureOfExperts, Transformer

@@ -7,12 +7,12 @@ say. Bare quantities are assumed, unless their section states a grade.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from ..frozen import dataclass
 from ..quantity import Dimension, Grade, UnitError, parse, spell
 
 #: The keys of a quantity in its long form.

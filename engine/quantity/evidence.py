@@ -8,9 +8,10 @@ A *choice* of the proposer (a degree, a shape) has none of this and taints nothi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
+from ..frozen import dataclass
 from .units import Dimension, human
 
 

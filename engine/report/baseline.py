@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from ..document import quoted
 from ..errors import Place, UsageError
+from ..frozen import dataclass
 from .fingerprints import fingerprints
 from .lint_report import Report
 from .output import write_whole

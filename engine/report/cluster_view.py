@@ -5,12 +5,11 @@ Reads the case and its graph; judges nothing. What is missing, assumed or contra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..cluster.graph import Bottleneck, ClusterGraph, rails_of
 from ..cluster.parts import Parts
 from ..cluster.placement import OrderFound, Shares, best_order, bytes_by_tier, shares
 from ..errors import PlanproofError
+from ..frozen import dataclass
 from ..plan import Plan
 from ..proposal import Case
 from ..proposal.cluster_parts import parts_of

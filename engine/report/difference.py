@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from ..cost import StageMemory, Uncertainty
 from ..decision.review import Candidate, Review
+from ..frozen import dataclass
 from ..inference import Finding, Severity
 from ..quantity import Dimension, Estimate, Provenance, human
 from .escape import clipped, terminal, visible

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import PlanproofError
+from ..frozen import dataclass
 from ..inference import Finding, Severity
 from .fingerprints import fingerprints
 from .lint_report import SEVERITIES, Report

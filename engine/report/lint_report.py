@@ -6,12 +6,13 @@ The writers (text, concise, JSON ...) put it into their formats. Knows nothing o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import Place
 from ..facts import Fact
+from ..frozen import dataclass
 from ..inference import Finding, Phase, Rule, Severity
 
 if TYPE_CHECKING:

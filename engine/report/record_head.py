@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..decision.review import Candidate, Review
+from ..frozen import dataclass
 from ..model import active_parameters, parameters
 from ..plan import Role, describe
 from ..quantity import Dimension, Grade, human

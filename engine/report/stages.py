@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+
+from ..frozen import dataclass
 
 #: Groups that a table shows side by side; of more it shows the telling ones.
 SHOWN = 8

@@ -6,8 +6,8 @@ A column is aligned to the right where its head ends in a colon, which is not sh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..frozen import dataclass
 from .escape import markdown, visible
 
 

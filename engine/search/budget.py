@@ -11,7 +11,6 @@ scipy is imported only here, and only when a limit binds. Knows nothing of opera
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..frozen import dataclass
 from .elimination import Eliminated, EliminationOrder, Floats, Ints, clique_marginals, eliminate
 
 #: Relative excess of a limit, or of a proof, that is rounding of a sum.

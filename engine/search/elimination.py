@@ -8,12 +8,13 @@ layouts, memory or seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf, log, prod
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..frozen import dataclass
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,13 +11,13 @@ plan. It does not know models, meshes or what a strategy is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
+from ..frozen import dataclass
 from .budget import PairwiseProblem, solve_program, within_budget
 from .elimination import Floats, Ints, bucket_tables, eliminate, elimination_order
 

@@ -15,10 +15,10 @@ offered. Latency of a message is not modelled. Knows no models, no stages and no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 
 from ..errors import InputError
+from ..frozen import dataclass
 from .resharding_units import Box, Sharding, Tensor, Unit, check_moves, check_sharding, elements, split, tiles, units
 
 #: From simple to complex.

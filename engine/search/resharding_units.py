@@ -8,13 +8,13 @@ time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, product
 from math import prod
 
 import numpy as np
 
 from ..errors import InputError, InternalFault
+from ..frozen import dataclass
 
 Box = tuple[tuple[int, int], ...]
 

@@ -8,10 +8,11 @@ A dimension that is left out carries its reason. This module prices nothing and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from ..cluster import Cluster
+from ..frozen import dataclass
 from ..model import Attention, Transformer, Workload
 from ..plan import DEFAULT_ORDER, Mesh, Plan, Recompute, Role, Schedule, Stage, even_stages
 

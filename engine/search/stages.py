@@ -13,7 +13,6 @@ it does not know models, clusters or time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
+from ..frozen import dataclass
 from .stages_sweep import Swept, sweep
 from .stages_tables import Floats, Ints, StageProblem, prefix_table, table_size
 

@@ -8,12 +8,12 @@ come from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, prod
 
 import numpy as np
 
 from ..errors import InternalFault
+from ..frozen import dataclass
 from .stages_tables import ROUNDING, Assigned, Cut, Floats, Ints, StageProblem, assign
 
 #: Sums formed at once, to bound memory.

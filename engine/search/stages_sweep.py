@@ -12,11 +12,11 @@ Knows nothing of where costs come from, nor of how a caller writes them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, nextafter, sqrt
 
 import numpy as np
 
+from ..frozen import dataclass
 from .stages_limited import limited_optimum
 from .stages_tables import (
     ROUNDING,

@@ -11,7 +11,7 @@ Nothing here knows about microbatches, incumbents or what a plan is for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from math import inf, prod
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InternalFault
+from ..frozen import dataclass
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,11 +10,12 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import monotonic
 
 from ..cost import StageMemory
 from ..cost.memory import Fit
+from ..frozen import dataclass
 from ..plan import Plan
 from .pricing import PlanPricer
 from .space import UniformSpace
