@@ -63,6 +63,7 @@ class Material:
     changes: tuple[Change, ...] = ()
     configuration: tuple[tuple[str, str], ...] = ()
     judged_on: str | None = None
+    options: tuple[tuple[str, str | bool], ...] = ()
 
 
 def decide(material: Material) -> Review:
@@ -119,6 +120,7 @@ def decide(material: Material) -> Review:
         rules=len(material.rules),
         overrides=material.changes,
         judged_on=material.judged_on,
+        options=material.options,
         sources={rule.id: rule.source for rule in material.rules if rule.id in found},
         produced_with={
             "planproof": material.version,

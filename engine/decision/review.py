@@ -209,6 +209,8 @@ class Review:
     overrides: tuple[Change, ...] = ()
     #: The day on which suppressions were judged; None where the proposal has none.
     judged_on: str | None = None
+    #: What was chosen for this review beyond the proposal, as (option, value): what `record verify` uses again.
+    options: tuple[tuple[str, str | bool], ...] = ()
     #: Why each rule exists, by rule id, for those that found something.
     sources: Mapping[str, tuple[Source, ...]] = field(default_factory=dict)
     produced_with: Mapping[str, object] = field(default_factory=dict, compare=False)

@@ -2,8 +2,8 @@
 
 Vocabulary: the *pool* holds the plans that lead somewhere inside the searched ranges, each with its step time as reported today
 over its closed form (its *correction*), so that today's decision is the reported one; a *break-even* is the value nearest
-to today's at which another plan, or none, is recommended. The choice is that of `selection.select`, with its rule of ties. Nothing is
-extrapolated: where no value of the searched range changes the answer, that is said.
+to today's at which another plan, or none, is recommended. The choice is that of `selection.select`, with its rule of ties.
+Nothing is extrapolated: where no value of the searched range changes the answer, that is said.
 """
 
 from __future__ import annotations
