@@ -41,6 +41,23 @@ class Options:
     config: str | None = None
     base: str | None = None
 
+    def said(self) -> tuple[tuple[str, str | bool], ...]:
+        """The options that change what is decided, as they are typed; folders as they were given, with `/`."""
+        rows: list[tuple[str, str | bool]] = []
+        if self.as_of is not None:
+            rows.append(("as-of", self.as_of.isoformat()))
+        rows += [("hardware", Path(folder).as_posix()) for folder in self.hardware]
+        rows += [("rules", Path(folder).as_posix()) for folder in self.rules]
+        if self.config is not None:
+            rows.append(("config", Path(self.config).as_posix()))
+        if self.settings is ISOLATED:
+            rows.append(("isolated", True))
+        if self.work_limit is not None:
+            rows.append(("work-limit", str(self.work_limit)))
+        if self.time_limit is not None:
+            rows.append(("time-limit", f"{self.time_limit:g}"))
+        return tuple(rows)
+
 
 @dataclass
 class Session:

@@ -15,7 +15,10 @@ from .main import fail_on_option, fails, options_of, shared_options, stated_fail
     "--format", "format_", type=click.Choice(["markdown", "json"]), default="markdown", show_default=True,
     help="The decision record, or everything as JSON.",
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the record here, whole or not at all.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False),
+    help="Write the record here, whole or not at all; what people wrote between its markers stays.",
+)
 @click.option("--templates", type=click.Path(exists=True, file_okay=False), help="A folder whose templates replace ours.")
 @fail_on_option
 @shared_options()
@@ -49,7 +52,12 @@ def review(
     else:
         from ..report.record import render_record
 
-        text = render_record(done, Path(templates) if templates else None)
+        block = None
+        if output is not None and Path(output).is_file():
+            from ..report.human_block import kept_block
+
+            block = kept_block(Path(output))
+        text = render_record(done, Path(templates) if templates else None, block=block)
     if output is None:
         click.echo(text, nl=False)
     else:

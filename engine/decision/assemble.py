@@ -10,6 +10,7 @@ from ..cost import Priced, StageMemory
 from ..cost.memory import feasible
 from ..facts import Fact, of_kind
 from ..facts.from_case import evidence, gaps
+from ..facts.limits import limits_of
 from ..frozen import dataclass
 from ..inference import Finding, Rule
 from ..plan import Plan, Role, describe, simplicity
@@ -23,12 +24,14 @@ from .decide import (
     roles_of,
     rule_on,
     signals_of,
-    verification_of,
 )
 from .desk import Desk, Outcome
 from .effects import effects_of
+from .remedy import Clearing, clearing_of
 from .review import Amortisation, Candidate, Rejected, Review, SpaceReport
 from .selection import PRICE_OF_SIMPLICITY
+from .sensitivity import Joint, Sensitivity, inputs, joint_of, pool_of, run_length, sensitivity_of
+from .verification import trials_of, verification_of
 
 if TYPE_CHECKING:
     from ..config import Change
@@ -60,6 +63,7 @@ class Material:
     changes: tuple[Change, ...] = ()
     configuration: tuple[tuple[str, str], ...] = ()
     judged_on: str | None = None
+    options: tuple[tuple[str, str | bool], ...] = ()
 
 
 def decide(material: Material) -> Review:
@@ -79,6 +83,8 @@ def decide(material: Material) -> Review:
     against = next((one for one in candidates if submitted and one.plan.name == submitted.name), None)
     effects: Mapping[str, float] = {}
     found = {finding.rule_id for finding in material.findings}
+    amortisation = _amortisation(material)
+    sensitivity, joint = _sensitivity(material, amortisation)
     if desk is not None and recommended is not None and recommended.priced is not None:
         effects = effects_of(desk.pricer.pricer, recommended.priced)
     return Review(
@@ -104,12 +110,17 @@ def decide(material: Material) -> Review:
         not_examined=material.shut.not_examined(),
         skipped_phases=material.skipped,
         space=_space(outcome) if outcome else None,
-        amortisation=_amortisation(material),
+        amortisation=amortisation,
         verification=verification_of(case, recommended, against),
+        trials=trials_of(recommended, against),
+        sensitivity=sensitivity,
+        joint=joint,
+        clearings=tuple(_clearings(material, submitted.name if submitted else None)),
         digests=_digests(material),
         rules=len(material.rules),
         overrides=material.changes,
         judged_on=material.judged_on,
+        options=material.options,
         sources={rule.id: rule.source for rule in material.rules if rule.id in found},
         produced_with={
             "planproof": material.version,
@@ -253,6 +264,30 @@ def _amortisation(material: Material) -> Amortisation | None:
         run_steps=material.case.run_steps,
         priced_candidates=material.outcome.search.tally.priced,
     )
+
+
+def _sensitivity(material: Material, amortisation: Amortisation | None) -> tuple[tuple[Sensitivity, ...], Joint | None]:
+    """Where the answer changes, re-decided over the plans that lead somewhere; nothing where nothing is recommended."""
+    desk, outcome = material.desk, material.outcome
+    if desk is None or outcome is None or outcome.recommended is None or outcome.search.tally.cut_off:
+        return (), None
+    known = inputs(desk, outcome.recommended.plan)
+    pool = pool_of(desk, outcome, outcome.stands, known, (found.plan for found in desk.contenders(material.shut)))
+    rows = sensitivity_of(pool, known)
+    length = run_length(material.case.run_steps, amortisation.break_even_steps if amortisation else None)
+    return (*rows, *([length] if length is not None else [])), joint_of(pool, known)
+
+
+def _clearings(material: Material, judged: str | None) -> Iterator[Clearing]:
+    """For the plan that is to run and the recommended one, where memory is at risk or too small: what clears it."""
+    desk, outcome = material.desk, material.outcome
+    if desk is None or outcome is None:
+        return
+    done: set[tuple[object, ...]] = set()
+    for priced in (desk.stated.get(judged or ""), outcome.recommended):
+        if priced is not None and priced.feasible != "yes" and priced.plan.identity not in done:
+            done.add(priced.plan.identity)
+            yield clearing_of(desk, priced, limits_of(material.case.limits), outcome.stands)
 
 
 def _digests(material: Material) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""From findings, closures and prices to the decision: verdict, conditions, needs, counter-signals, invariants, verification.
+"""From findings, closures and prices to the decision: verdict, conditions, needs, counter-signals, invariants.
 
 No rule is named and no severity is tested: what refuses is what `closed` facts closed, what conditions is what `condition` and
 `counter_signal` facts say and the grades of the quantities that decide.
@@ -14,9 +14,9 @@ from ..frozen import dataclass
 from ..inference import Finding
 from ..plan import Plan, Role, describe
 from ..proposal import Case
-from ..quantity import Decider, Dimension, Estimate, Grade, human
+from ..quantity import Decider, Grade
 from .closures import Closures
-from .review import Candidate, Condition, CounterSignal, Invariant, Measurement, Need, Verdict
+from .review import Candidate, Condition, CounterSignal, Invariant, Need, Verdict
 
 #: How each kind of evidence is obtained: the command or the document.
 HOW = {
@@ -37,8 +37,6 @@ HOW = {
 }
 #: Evidence items that the step time of a measured stage does not rest on.
 _REPLACED_BY_STAGES = ("compute_rate", "memory_bandwidth", "launch_overhead")
-#: Terms of a step that are communication inside stages.
-_COMMUNICATION = ("tensor", "context", "expert", "gather")
 _REPLACED_BY_MEMORY = ("framework_context", "allocator_reserve")
 
 
@@ -227,51 +225,6 @@ def invariants_of(case: Case) -> tuple[Invariant, ...]:
     return tuple(result)
 
 
-def verification_of(case: Case, recommended: Candidate | None, against: Candidate | None) -> tuple[Measurement, ...]:
-    """The later, separately authorised comparison: what to measure, what is predicted, what would overturn the decision."""
-    if recommended is None or recommended.step is None:
-        return ()
-    rows = [
-        Measurement(
-            "loss of the first steps, same seed and data order, against the reference plan",
-            "equal within the rounding of the precision",
-            "a difference that grows with the steps",
-        ),
-        Measurement("full step time, after warm-up", str(recommended.step), f"more than {_high(recommended.step)}"),
-    ]
-    if recommended.memory:
-        peak = max(recommended.memory, key=lambda memory: memory.device.value)
-        rows.append(
-            Measurement(
-                f"device memory of the largest rank (stage {peak.stage})",
-                str(peak.device),
-                f"more than {_high(peak.device)}, or more than the device's {peak.capacity_bytes / 2**30:.4g} GiB",
-            )
-        )
-    priced = recommended.priced
-    if priced is not None:
-        ledger = priced.step.ledger
-        inside = sum(seconds for name, seconds in priced.step.terms if name in _COMMUNICATION)
-        exposed = ledger.exposed_s + ledger.transfer_inter_s + ledger.transfer_intra_s + inside
-        most = max(2 * exposed, exposed + 0.05 * recommended.step.value)
-        rows.append(
-            Measurement(
-                "communication that nothing hides: inside stages, between them, and gradient synchronisation",
-                f"{human(exposed, Dimension.TIME)} a step",
-                f"more than {human(most, Dimension.TIME)}",
-            )
-        )
-    if against is not None and against.ratio is not None:
-        rows.append(
-            Measurement(
-                f"step time of '{against.plan.name}' over that of the recommended plan, on the same devices",
-                f"{against.ratio.value:.3f} ({against.ratio.low:.3f} to {against.ratio.high:.3f})",
-                "a ratio below 1",
-            )
-        )
-    return tuple(rows)
-
-
 def roles_of(plan: Plan, recommended: Plan | None, fallback: Plan | None) -> tuple[str, ...]:
     """The roles that a plan plays in the decision, its own first."""
     roles = [plan.role.value]
@@ -280,10 +233,6 @@ def roles_of(plan: Plan, recommended: Plan | None, fallback: Plan | None) -> tup
     if fallback is not None and plan.identity == fallback.identity:
         roles.append("fallback")
     return tuple(dict.fromkeys(roles))
-
-
-def _high(estimate: Estimate) -> str:
-    return human(estimate.high, estimate.dimension)
 
 
 def _lower(title: str) -> str:

@@ -27,7 +27,7 @@ from ..search.uniform import Found, UniformSearch
 from .closures import Closures
 from .measured_memory import measured_ledger
 from .probe import axes_on_the_fabric, halved
-from .selection import Selection, fallback, select
+from .selection import Selection, Stands, fallback, select
 
 #: Frameworks that shard gradients and parameters of a pipelined model (torchtitan: FSDP composed with its pipeline).
 SHARDS_PIPELINES = ("torchtitan",)
@@ -47,6 +47,8 @@ class Outcome:
     fallback_reason: str
     ratios: Mapping[str, Estimate]
     facts: tuple[Fact, ...]
+    #: The rules that fell a plan, as they were asked in the search.
+    stands: Stands
 
 
 @dataclass(slots=True)
@@ -146,7 +148,7 @@ class Desk:
         def ratio(first: Found, second: Found) -> Estimate:
             return self.pricer.ratio(self.pricer.price(first.plan), self.pricer.price(second.plan))
 
-        contenders = self._contenders(shut)
+        contenders = self.contenders(shut)
         chosen = select(search.candidates, stands, ratio, contenders)
         best, simpler, reason = None, None, "nothing is recommended"
         if chosen.recommended is not None:
@@ -158,9 +160,9 @@ class Desk:
         ratios = {name: self.pricer.ratio(priced, best) for name, priced in self.stated.items()} if best else {}
         facts = tuple(self._facts(space, best, ratios))
         fastest = self.price(chosen.fastest.plan) if chosen.fastest is not None else None
-        return Outcome(space, search, chosen, fastest, best, simpler, reason, ratios, facts)
+        return Outcome(space, search, chosen, fastest, best, simpler, reason, ratios, facts, stands)
 
-    def _contenders(self, shut: Closures) -> tuple[Found, ...]:
+    def contenders(self, shut: Closures) -> tuple[Found, ...]:
         """Stated plans within the limits that no rule fells: they compete with what the search finds, uneven ones too."""
         limits = limits_of(self.case.limits)
         return tuple(

@@ -18,11 +18,13 @@ from ..inference import Finding
 from ..inference.rule import Source
 from ..plan import Plan
 from ..proposal import Assumed, Case, Evidence, Missing
-from ..quantity import Estimate
+from ..quantity import Estimate, Provenance
 from .closures import NotExamined
 
 if TYPE_CHECKING:
     from ..config import Change
+    from .remedy import Clearing
+    from .sensitivity import Joint, Sensitivity
 
 
 class Verdict(StrEnum):
@@ -141,11 +143,32 @@ class Amortisation:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One line of the verification plan: what to measure, what is predicted, and what would overturn the decision."""
+    """One line of the verification plan: what to measure, what is predicted, and what would overturn the decision.
 
+    `estimate` is the prediction as a number with the interval inside which it holds; None where it is no number.
+    """
+
+    key: str
     what: str
     predicted: str
     overturns: str
+    estimate: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """How long to measure: steps thrown away and kept in a run, runs of each plan; `runs` None where no number is proposed."""
+
+    warm_up: int
+    steps: int
+    runs: int | None
+    against: str | None
+    ratio: Estimate | None
+    #: Whether the predicted interval lies on one side of 1; None without a ratio.
+    resolved: bool | None
+    step_noise: float
+    run_noise: float
+    sources: tuple[Provenance, Provenance]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +201,17 @@ class Review:
     verification: tuple[Measurement, ...]
     digests: Mapping[str, str]
     rules: int
+    trials: Trials | None = None
+    #: Where each input changes the answer; the joint worst case; what clears the memory of plans at risk or too large.
+    sensitivity: tuple[Sensitivity, ...] = ()
+    joint: Joint | None = None
+    clearings: tuple[Clearing, ...] = ()
     #: What the configuration changed in the rules.
     overrides: tuple[Change, ...] = ()
     #: The day on which suppressions were judged; None where the proposal has none.
     judged_on: str | None = None
+    #: What was chosen for this review beyond the proposal, as (option, value): what `record verify` uses again.
+    options: tuple[tuple[str, str | bool], ...] = ()
     #: Why each rule exists, by rule id, for those that found something.
     sources: Mapping[str, tuple[Source, ...]] = field(default_factory=dict)
     produced_with: Mapping[str, object] = field(default_factory=dict, compare=False)

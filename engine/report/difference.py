@@ -22,8 +22,9 @@ from .escape import clipped, terminal, visible
 from .figures import interval, ratio, seconds
 from .fingerprints import about
 from .lint_report import SEVERITIES
+from .outlook_json import estimate_of
 from .places import in_repository
-from .review_json import estimate_of, finding_json, memory_json, suppression_json
+from .review_json import finding_json, memory_json, suppression_json
 
 SCHEMA: Final = 1
 #: Rows of memory and terms of time that moved are shown from this share of the whole on, and so many at most.

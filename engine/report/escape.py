@@ -13,6 +13,12 @@ from typing import Final
 _ANYWHERE: Final = re.compile(r"[\\`*\[\]|~$#]")
 #: An underscore between two letters or digits opens nothing; any other does.
 _UNDERSCORE: Final = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+#: What GitHub makes a link or a mention of in running text: names after @, web addresses, issue numbers.
+_LIVE: Final = re.compile(
+    r"@(?=\w)|(?<=https:)(?=//)|(?<=http:)(?=//)|(?<=ftp:)(?=//)|(?<=www)(?=\.)|(?<=GH-)(?=\d)|(?<=#)(?=\d)", re.IGNORECASE
+)
+#: A space of no width between the two parts of it: nothing shows, and nothing is live.
+_APART: Final = "&#8203;"
 _ENTITY: Final = re.compile(r"&(?=#?\w+;)")
 #: What begins a list, a quotation, a ruler or an underlined heading at the start of a line.
 _AT_START: Final = re.compile(r"[-+=>:]|\d{1,9}(?=[.)](?:\s|$))")
@@ -50,6 +56,7 @@ def markdown(text: str) -> str:
     shown = _ANYWHERE.sub(lambda match: "\\" + match[0], visible(text))
     shown = _UNDERSCORE.sub(r"\\_", shown)
     shown = _ENTITY.sub("&amp;", shown).replace("<", "&lt;")
+    shown = _LIVE.sub(lambda match: match[0] + _APART, shown)
     start = _AT_START.match(shown)
     if start is None:
         return shown

@@ -12,7 +12,8 @@ from ..cost import Priced
 from ..plan import describe, simplicity, to_dict
 from .escape import clipped, visible
 from .ledgers import falls_apart, figures_table, memory_notes, memory_table, stage_table, terms_table, time_table
-from .review_json import deciders_of, estimate_of, memory_json, time_json
+from .outlook_json import estimate_of
+from .review_json import deciders_of, memory_json, time_json
 from .tables import table_text
 
 SCHEMA = 1

@@ -35,6 +35,9 @@ def seconds(value: float) -> str:
 
 def span(value: float, low: float, high: float, dimension: Dimension) -> str:
     """`13.8 s (12.1 to 15.0)`: the ends of the interval in the unit of the value."""
+    if dimension is Dimension.DEVICE_TIME:
+        ends = [f"{float(f'{one / 3600:.4g}'):,.0f}" if one >= 36e5 else digits(one / 3600) for one in (value, low, high)]
+        return f"{ends[0]} device-hours ({ends[1]} to {ends[2]})"
     shown = human(value, dimension)
     number, _, unit = shown.partition(" ")
     if value == 0 or not unit:

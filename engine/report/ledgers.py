@@ -98,8 +98,11 @@ def time_table(priced: Priced) -> Table:
         ("optimizer step", seconds(ledger.optimizer_s)),
         ("step", interval(priced.step_estimate)),
         ("of it, bubble: the bottleneck stage idles", seconds(ledger.bubble_s)),
-        ("of it, transfers between stages inside nodes, of one microbatch", seconds(ledger.transfer_intra_s)),
-        ("of it, transfers between stages across nodes, of one microbatch", seconds(ledger.transfer_inter_s)),
+        *(
+            (f"of it, transfers between stages {where}, of one microbatch", seconds(spent))
+            for where, spent in (("inside nodes", ledger.transfer_intra_s), ("across nodes", ledger.transfer_inter_s))
+            if len(priced.plan.stages) > 1
+        ),
     )
     return Table(("time", "value:"), rows)
 

@@ -20,7 +20,9 @@ from ..decision.review import Review
 from ..errors import Place, PlanproofError, UsageError
 from ..inference.rule import Source
 from .escape import code, markdown
+from .human_block import with_human_block
 from .record_head import Limits, head, proposed
+from .record_outlook import outlook
 from .record_plans import plans
 from .record_trail import trail
 from .tables import Table, table_markdown
@@ -31,26 +33,25 @@ MAX_LINES = 400
 LIMITS = (
     Limits(),
     Limits(plans=8, findings=24, errors=60, of_a_rule=1, sources=False, stages=24, candidates=10, rows=20, classes=6),
+    Limits(plans=8, findings=24, errors=48, of_a_rule=1, sources=False, stages=16, notes=False, candidates=8, rows=13, classes=4),
+    Limits(plans=8, findings=18, errors=36, of_a_rule=1, sources=False, stages=12, notes=False, candidates=6, rows=11, classes=3),
     Limits(
-        reasons=6,
-        plans=6,
-        findings=12,
-        errors=24,
-        of_a_rule=1,
-        sources=False,
-        stages=12,
-        notes=False,
-        candidates=6,
-        rows=8,
-        classes=4,
+        reasons=6, plans=6, findings=8, errors=18, of_a_rule=1, sources=False, stages=8, notes=False, candidates=5, rows=6,
+        classes=3,
     ),
 )
 
 
 def render_record(
-    review: Review, templates: Path | None = None, *, sources: Mapping[str, Sequence[Source]] | None = None
+    review: Review,
+    templates: Path | None = None,
+    *,
+    sources: Mapping[str, Sequence[Source]] | None = None,
+    block: str | None = None,
 ) -> str:
     """The record of `review`. Templates in the folder `templates` replace the shipped ones of the same name.
+
+    `block`: what people wrote into the record that this one replaces.
 
     `sources`: why each rule exists, by its id, where that is to be printed. Raises UsageError, naming template and
     line, for a template that does not render.
@@ -61,7 +62,7 @@ def render_record(
         text = _render(environment, record_context(review, review.sources if sources is None else sources, limits), templates)
         if text.count("\n") < MAX_LINES:
             break
-    return text
+    return text if block is None else with_human_block(text, block)
 
 
 def _render(environment: SandboxedEnvironment, context: Mapping[str, Any], templates: Path | None) -> str:
@@ -89,7 +90,11 @@ def record_context(review: Review, sources: Mapping[str, Sequence[Source]], limi
         **head(review, limits),
         "proposed": proposed(review, limits),
         **plans(review, limits),
+        **outlook(review, limits),
         **trail(review, sources, limits),
+        # A line each; empty is one line of the template.
+        "operators": [],
+        "boundaries": [],
     }
 
 

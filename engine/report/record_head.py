@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+<<<<<<< HEAD
+=======
+from dataclasses import dataclass
+from pathlib import PurePath
+>>>>>>> record
 from typing import Any
 
 from ..decision.review import Candidate, Review
@@ -72,9 +77,22 @@ def _front_matter(review: Review, title: str) -> list[str]:
         "proposal:",
         f"  path: {yaml_text(in_repository(review.case.loaded))}",
         f"  sha256: {review.case.loaded.document.sha256}",
+        *_options(review),
         f"planproof_record: {FORMAT}",
     ]
     return lines
+
+
+def _options(review: Review) -> list[str]:
+    """What the review was asked with, for whoever makes it again; an absolute folder by its name alone."""
+    if not review.options:
+        return []
+    said = [f"--{name}" if value is True else f"--{name}={_folder(str(value))}" for name, value in review.options]
+    return [f"options: [{', '.join(map(yaml_text, said))}]"]
+
+
+def _folder(value: str) -> str:
+    return PurePath(value).name if PurePath(value).is_absolute() else value
 
 
 def judged(review: Review) -> Candidate | None:

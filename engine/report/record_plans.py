@@ -35,6 +35,7 @@ def plans(review: Review, limits: Limits) -> dict[str, Any]:
     return {
         "recommended": _recommended(review, best, limits) if best is not None else None,
         "comparison": _comparison(review, best),
+        "run_cost": _run_cost(review, best),
         "fallback": _fallback(review),
         "memory": _memory(review, best, limits),
         "time": _time(best),
@@ -53,17 +54,26 @@ def _recommended(review: Review, best: Candidate, limits: Limits) -> dict[str, A
         lines.append(("MFU", _inverse(mfu, step, Dimension.FRACTION)))
         rate = [priced.tokens / one for one in (step.value, step.high, step.low)]
         lines.append(("Tokens/s", f"{rate[0]:,.0f} ({rate[1]:,.0f} to {rate[2]:,.0f})"))
-    steps = review.case.run_steps
-    if step is not None and steps:
-        run = step.scaled(steps)
-        lines.append(("Run", f"{counted(steps, 'step')} in {interval(run)}"))
-        devices = best.plan.devices
-        work = [one * devices for one in (run.value, run.low, run.high)]
-        lines.append(("Device time", span(work[0], work[1], work[2], Dimension.DEVICE_TIME)))
     lines.append(("Fits", f"{best.feasible}; bound by {TERM_NAMES.get(best.binding, best.binding)}"))
     lines.append(("Simplicity", str(best.simplicity)))
     text = plan_yaml(best.plan, limits.stages)
     return {"lines": lines, "why": review.why_recommended, "yaml": text, "fence": fence_for(text)}
+
+
+def _run_cost(review: Review, best: Candidate | None) -> list[tuple[str, str]]:
+    """Days and device-hours of the whole run: the recommended plan's, and those of the plan that was to run."""
+    steps, lines = review.case.run_steps, []
+    if not steps:
+        return []
+    for one in dict.fromkeys((best, judged(review))):
+        if one is None or one.step is None:
+            continue
+        run, devices = one.step.scaled(steps), one.plan.devices
+        work = [end * devices for end in (run.value, run.low, run.high)]
+        cost = f"{interval(run)}, {span(work[0], work[1], work[2], Dimension.DEVICE_TIME)}"
+        name = "recommended" if one is best else clipped(one.plan.name, 60)
+        lines.append((f"{one.id} {name}", f"{counted(steps, 'step')} in {cost}"))
+    return lines
 
 
 def _inverse(amount: float, step: Estimate, dimension: Dimension) -> str:

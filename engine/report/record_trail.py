@@ -7,10 +7,12 @@ from typing import Any
 
 from ..config import groups
 from ..decision.closures import NotExamined
+from ..decision.decide import deciders_of
 from ..decision.review import Amortisation, Review
 from ..inference import Finding, Severity
 from ..inference.rule import Source
 from ..quantity import Dimension, human
+from .derivations import grouped_derivations
 from .escape import clipped
 from .figures import count, counted, seconds, share
 from .places import in_repository
@@ -45,13 +47,11 @@ def trail(review: Review, sources: Sources, limits: Limits) -> dict[str, Any]:
         "skipped": ", ".join(review.skipped_phases),
         "space": _space(review, limits),
         "planning": _planning(review.amortisation),
-        "verification": capped(
-            ("measure", "predicted", "overturned by"),
-            [(one.what, one.predicted, one.overturns) for one in review.verification],
-            limits.rows,
-        ),
         "authority": _authority(review),
         "digests": _digests(review, limits),
+        "deciders": _deciders(review, limits),
+        "derivations": grouped_derivations() if _computed(review) else [],
+        "verify_command": "planproof record verify RECORD",
         "proposal_path": in_repository(review.case.loaded),
     }
 
@@ -140,7 +140,7 @@ def _conditions(review: Review, limits: Limits) -> dict[str, Any]:
     """What must be settled: the findings that say so by their rules, the rest in words."""
     said = {one.message: one.rule_id for one in review.findings}
     rules = [said[one.text] for one in review.conditions if one.text in said]
-    others = [f"{one.text} {one.how}".strip() for one in review.conditions if one.text not in said]
+    others = [f"{one.text} {one.how}".strip() for one in review.conditions if one.text not in (*said, *review.because)]
     return {"rules": ", ".join(dict.fromkeys(rules)), "others": shortened(others, limits.reasons, "conditions")}
 
 
@@ -232,7 +232,7 @@ def _space(review: Review, limits: Limits) -> dict[str, Any] | None:
         "complete": "The search ran to its end."
         if space.complete
         else "The search was cut off by a limit: the recommendation is the best of what was looked at.",
-        "dimensions": capped(("dimension", "values"), space.dimensions, limits.rows),
+        "dimensions": "; ".join(f"{name}: {values}" for name, values in space.dimensions),
         "left_out": [f"{name}: {reason}" for name, reason in space.left_out],
         "rejected": capped(
             ("class that does not fit", "plans:", "nearest miss", "stage:", "excess:", "largest row"),
@@ -278,8 +278,30 @@ def _authority(review: Review) -> dict[str, Any]:
     asked = heading.authority if heading and heading.authority else "paper_only"
     return {
         "asked": "" if asked == "paper_only" else f"The proposal asks for '{asked}'; a review only reads and computes.",
-        "not_authorised": list(NOT_AUTHORISED),
+        "not_authorised": "; ".join(NOT_AUTHORISED),
     }
+
+
+def _computed(review: Review) -> bool:
+    return any(one.priced is not None or one.memory for one in review.candidates)
+
+
+def _deciders(review: Review, limits: Limits) -> Table:
+    """What the recommended plan's step time and memory rest on beside the evidence above, with grade and place."""
+    best = review.candidate(review.recommended)
+    if best is None:
+        return Table((), ())
+    file = in_repository(review.case.loaded)
+    rows = []
+    listed = {(one.quantity.provenance.file, one.quantity.provenance.line) for one in review.evidence}
+    for one in deciders_of(best):
+        origin = one.quantity.provenance
+        if origin.line and (origin.file, origin.line) in listed:
+            continue
+        where = source_file(origin, review.case.loaded, file) or "the proposal"
+        place = f"{where}:{origin.line}" if origin.line else where
+        rows.append((one.name, str(one.quantity), one.quantity.grade.value, place))
+    return capped(("what decides", "value:", "grade", "place"), rows, limits.rows, "quantities")
 
 
 def _digests(review: Review, limits: Limits) -> Table:

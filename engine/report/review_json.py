@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InternalFault
 from ..plan import Plan, to_dict
 from ..quantity import Decider, Estimate, Grade, Provenance, Quantity
+from .outlook_json import clearing_json, estimate_of, joint_json, sensitivity_json, trials_json
 from .places import first_rank, in_repository, title_of
 
 if TYPE_CHECKING:  # lint's JSON goes through here too, and loads neither prices nor decisions
@@ -74,14 +75,27 @@ def review_json(review: Review) -> dict[str, Any]:
             for phase in review.skipped_phases
         ],
         "search_space": _space(review),
-        "sensitivity": [],
+        "sensitivity": [
+            *(sensitivity_json(one) for one in review.sensitivity),
+            *([joint_json(review.joint)] if review.joint else []),
+        ],
+        "clearing": [clearing_json(one) for one in review.clearings],
         "amortisation": _amortisation(review.amortisation),
         "verification": {
             "conditions": [{"item": one.item, "text": one.text, "how": one.how} for one in review.conditions],
             "measurements": [
-                {"what": one.what, "predicted": one.predicted, "overturns": one.overturns}
+                {
+                    "key": one.key,
+                    "what": one.what,
+                    "predicted": one.predicted,
+                    "overturns": one.overturns,
+                    "value": one.estimate.value if one.estimate is not None else None,
+                    "low": one.estimate.low if one.estimate is not None else None,
+                    "high": one.estimate.high if one.estimate is not None else None,
+                }
                 for one in review.verification
             ],
+            "trials": trials_json(review.trials) if review.trials is not None else None,
         },
         "authority": authority_json(review),
         "suppressed": [
@@ -107,11 +121,6 @@ def json_text(body: Mapping[str, Any] | Sequence[Any]) -> str:
         raise InternalFault(f"a result is not a finite number: {error}") from None
     # Half surrogates have no UTF-8; as escapes they are still JSON.
     return "".join(f"\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in text) + "\n"
-
-
-def estimate_of(estimate: Estimate) -> dict[str, Any]:
-    """An estimate with its interval and grade."""
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "grade": estimate.grade.value}
 
 
 def deciders_of(deciders: Iterable[Decider]) -> list[dict[str, Any]]:

@@ -128,6 +128,11 @@ class UniformSearch:
                 return
             heapq.heappush(heap, (self._time(key, plan), _TIMED, number, variant))
 
+    def bounds(self) -> Iterator[tuple[Plan, float]]:
+        """The plans that were bounded, with their bounds, in a fixed order."""
+        for number in sorted(self._variants):
+            yield from self._variants[number]
+
     def exhaust_memory(self) -> None:
         """Judge the memory of every plan of the space, so that the nearest miss is that of all of it."""
         for number, shape in enumerate(self.space.shapes):

@@ -46,7 +46,8 @@ def cells(line: str) -> list[str]:
 
 def unescaped(text: str) -> str:
     """What an escaped text shows: backslashes before punctuation undone, entities read."""
-    return re.sub(r"\\([!-/:-@\[-`{-~])|(&#?\w+;)", lambda one: one[1] or html.unescape(one[2]), text)
+    shown = re.sub(r"\\([!-/:-@\[-`{-~])|(&#?\w+;)", lambda one: one[1] or html.unescape(one[2]), text)
+    return shown.replace("\u200b", "")
 
 
 @given(texts)

@@ -20,9 +20,11 @@ from planproof.report.record import MAX_LINES, render_record
 from report_cases import BARE, DENSE, bare, dense, reviewed
 
 HEADINGS = [
-    "Decision", "What is proposed", "Findings", "Recommended plan", "Simpler fallback", "Memory", "Time", "Candidates",
-    "Semantic invariants", "Counter-signals", "Claims", "Evidence", "Assumed defaults", "Missing evidence",
-    "Not examined", "Declared search space", "Planning cost", "Verification plan", "Authority", "Digests",
+    "Decision", "What is proposed", "Findings", "Recommended plan", "Simpler fallback", "Candidates", "Run cost",
+    "Clearing memory", "Memory", "Time", "Operator layouts", "Resharding", "Planning cost", "Semantic invariants",
+    "Counter-signals", "Sensitivity", "Claims", "Evidence", "Assumed defaults", "Derivations", "Missing evidence",
+    "Not examined", "Declared search space", "Suppressions", "Verification plan", "Authority", "Digests",
+    "How to verify this record",
 ]  # fmt: skip
 HOSTILE = 'A | b <script>x</script> [l](javascript:1) `c` *d* # e\\n\\n## Forged\\n<!-- decision: end -->\\u202Ez'
 
@@ -103,8 +105,9 @@ def test_the_recommended_plan_has_time_rate_length_and_a_block_to_paste() -> Non
     assert best.priced is not None
     assert f"{100 * best.priced.mfu:.2f} %" in text
     assert f"{best.priced.tokens_per_second:,.0f}" in text
-    assert "20,000 steps in" in text
-    assert "device-hours" in text
+    cost = section(render_record(review), "Run cost")
+    assert "20,000 steps in" in cost
+    assert "device-hours" in cost
     block = yaml.safe_load(re.search(r"```yaml\n(.*?)\n```", text, re.DOTALL)[1])  # type: ignore[index]
     assert block[0]["accumulation"] == best.plan.accumulation
     terms = [line for line in text.split("\n") if line.startswith("| ")]
@@ -148,7 +151,7 @@ def test_why_a_rule_exists_is_printed_where_it_is_known() -> None:
     review = dense()
     rule = review.findings[0].rule_id
     record = render_record(review, sources={rule: (Source("brief", "B23", None, "measured | first"),)})
-    assert "  - Source: brief B23: measured \\| first" in record
+    assert "**Source:** brief B23: measured \\| first" in record
 
 
 def test_signals_and_suppressions_say_their_state_and_owner() -> None:

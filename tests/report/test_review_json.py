@@ -17,7 +17,7 @@ from report_cases import bare, dense
 KEYS = [
     "schema", "proposal", "verdict", "refused_of", "findings", "recommended", "fallback", "candidates",
     "missing_evidence", "counter_signals", "invariants", "evidence", "claims", "rejected", "not_examined",
-    "search_space", "sensitivity", "amortisation", "verification", "authority", "suppressed", "overrides", "digests",
+    "search_space", "sensitivity", "clearing", "amortisation", "verification", "authority", "suppressed", "overrides", "digests",
     "produced_with",
 ]  # fmt: skip
 FINDING = ["rule", "severity", "phase", "message", "remedy", "path", "line", "column", "pointer", "facts"]
