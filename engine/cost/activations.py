@@ -178,16 +178,19 @@ def _router_bytes(model: Transformer, e: int) -> int:
     return 8 * moe.experts + grouped
 
 
-def logits_bytes(workload: Workload, mesh: Mesh, microbatch: int, vocabulary: int, hidden: int) -> int:
+def logits_bytes(
+    workload: Workload, mesh: Mesh, microbatch: int, vocabulary: int, hidden: int, *, fused: bool = False
+) -> int:
     """Bytes of logits and loss at their peak, on a rank: the larger of two moments of the head's backward pass.
 
     e + 4 bytes an element of the logits: as computed, and the fp32 copy in which softmax and its gradient are formed in
     place (6 bytes for 16-bit types, as Megatron-LM's unfused vocabulary-parallel loss); or the gradient of the logits
-    beside the weight-gradient temporary of the head.
+    beside the weight-gradient temporary of the head. A `fused` loss forms the softmax apart from the fp32 copy, 10 bytes
+    (Megatron-LM --cross-entropy-loss-fusion, golden values of its functional tests): more, not less.
     """
     e, columns = element_bytes(workload), vocabulary // mesh.tensor
     here = tokens(workload, mesh, microbatch)
-    return max((e + 4) * here * columns, e * columns * (here + hidden))
+    return max((e + (8 if fused else 4)) * here * columns, e * columns * (here + hidden))
 
 
 def head_input_bytes(model: Transformer, workload: Workload, outside: int) -> int:

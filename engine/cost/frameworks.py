@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from .memory_terms import BARE, GradientCopy, Implementation
 
-_MEGATRON = Implementation(128, GradientCopy.STEP)
-_BY_NAME = {"megatron-lm": _MEGATRON, "megatron": _MEGATRON, "megatron-core": _MEGATRON, "nemo": _MEGATRON}
+#: Megatron-core, and what is built on it.
+MEGATRON = Implementation(128, GradientCopy.STEP)
+_BY_NAME = {"megatron-lm": MEGATRON, "megatron": MEGATRON, "megatron-core": MEGATRON, "nemo": MEGATRON}
 
 
 def implementation_of(framework: str | None) -> Implementation:

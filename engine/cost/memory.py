@@ -20,7 +20,7 @@ from ..hardware import DeviceSheet
 from ..model import Attention, Transformer, Workload, moe_layers
 from ..plan import Plan, Schedule, Stage
 from ..quantity import Decider, Dimension, Estimate, Grade
-from .in_flight import InFlight, in_flight
+from .in_flight import InFlight
 from .memory_rows import Row, fixed_rows, in_flight_row, reserve_row
 from .memory_terms import BARE, Amounts, GradientCopy, Implementation, MemoryTerms, StageTerms
 
@@ -128,7 +128,7 @@ class MemoryModel:
         self, terms: StageTerms, amounts: Amounts, flight: InFlight, sheet: DeviceSheet, pipelined: bool
     ) -> tuple[Row, ...]:
         """The rows that do not depend on the stage's place in the pipeline."""
-        key = (id(terms), amounts.moment, flight.heads, flight.put_off, sheet.sha256, pipelined)
+        key = (id(terms), amounts.moment, flight.heads, flight.put_off, flight.before_loss, sheet.sha256, pipelined)
         found = self._rows.get(key)
         if found is None:
             found = self._rows[key] = fixed_rows(self.workload, amounts, terms, sheet, pipelined)
@@ -147,12 +147,12 @@ def memory_ledger(
 ) -> tuple[StageMemory, ...]:
     """The ledger of every stage. `memory` carries what earlier plans of the same model and workload have computed."""
     memory = memory or MemoryModel(model, workload)
-    return tuple(_stage_memory(plan, index, memory, stage_device(plan, index, cluster)) for index in range(plan.pipeline))
+    return tuple(stage_memory(plan, index, memory, stage_device(plan, index, cluster)) for index in range(plan.pipeline))
 
 
 def stage_amounts(plan: Plan, index: int, terms: MemoryTerms, sheet: DeviceSheet) -> Amounts:
     """The bytes of stage `index` on a device of type `sheet`, without rows and intervals: the ledger's cheap form."""
-    flight = in_flight(plan.schedule, index, plan.pipeline, plan.accumulation, plan.interleave)
+    flight = terms.flight(plan, index)
     return terms.stage(plan, index).amounts(flight, int(sheet.workspace.value), plan.pipeline > 1)
 
 
@@ -180,9 +180,10 @@ def largest_amounts(plan: Plan, terms: MemoryTerms, cluster: Cluster) -> tuple[i
     return best, found
 
 
-def _stage_memory(plan: Plan, index: int, memory: MemoryModel, sheet: DeviceSheet) -> StageMemory:
+def stage_memory(plan: Plan, index: int, memory: MemoryModel, sheet: DeviceSheet) -> StageMemory:
+    """The ledger of stage `index` alone, on devices of type `sheet`."""
     stages, device = plan.pipeline, memory.device(sheet)
-    flight = in_flight(plan.schedule, index, stages, plan.accumulation, plan.interleave)
+    flight = memory.terms.flight(plan, index)
     terms = memory.terms.stage(plan, index)
     amounts = terms.amounts(flight, device.workspace, stages > 1)
     allocated = amounts.allocated

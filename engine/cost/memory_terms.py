@@ -23,7 +23,7 @@ from .activations import (
     tokens,
     whole_tokens,
 )
-from .in_flight import InFlight
+from .in_flight import InFlight, in_flight
 from .states import padded_vocabulary, rank_parameters, shard_groups, state_bytes
 
 Moment = Literal["loss", "layer", "step"]
@@ -44,13 +44,21 @@ class GradientCopy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """What the framework decides. `vocabulary_multiple`: the token table is padded to this times the tensor degree.
+    """What the framework decides, as declared. The defaults are the usual case where nothing is.
 
-    Megatron-LM: 128. `gradient_copy` None: not known; `kept` is reckoned with, and the interval spans the other two.
+    `vocabulary_multiple`: the token table is padded to this times the tensor degree; Megatron-LM: 128. `gradient_copy`
+    None: not known; `kept` is reckoned with, and the interval spans the other two. `optimizer_instances`: copies of the sharded optimizer; the group it is sharded over is that many times smaller
+    (Megatron-LM --num-distributed-optimizer-instances). `fused_loss`: softmax and loss in one kernel, which holds the
+    logits, their fp32 copy and its gradient at once. `deferred_heads`: microbatches whose weight gradient of the head is
+    put off (Megatron-LM --wgrad-deferral-limit). `tied_copy`: a tied head has states of its own on the embedding's stage too.
     """
 
     vocabulary_multiple: int = 1
     gradient_copy: GradientCopy | None = None
+    optimizer_instances: int = 1
+    fused_loss: bool = False
+    deferred_heads: int = 0
+    tied_copy: bool = False
 
 
 #: What can be said where the framework is not known.
@@ -130,7 +138,7 @@ class StageTerms:
         output = self.boundary if self.shape.recompute is Recompute.FULL and not self.shape.head else 0
         held = flight.chunks * (-(-self.held // flight.parts) + output) + flight.embeddings * self.mask
         held += max(flight.heads, flight.put_off) * self.head_input
-        loss = flight.heads * self.logits + max(0, flight.put_off - 1) * self.logits_gradient
+        loss = flight.heads * self.logits + flight.before_loss * self.logits_gradient
         left = (flight.heads - 1) * self.logits + flight.put_off * self.logits_gradient
         layer = left + self.layer
         buffers = self.buffers + (2 * self.boundary if pipelined else 0)
@@ -168,6 +176,20 @@ class MemoryTerms:
         """The attention kernel for the (low, usual) end: as stated; where it is not, flash, and unfused, the larger."""
         stated = self.workload.attention
         return (stated, stated) if stated else (Attention.FLASH, Attention.UNFUSED)
+
+    def flight(self, plan: Plan, index: int) -> InFlight:
+        """What stage `index` of `plan` holds at once, as the implementation has it.
+
+        Where gradients are made anew in each step (`twice`) and all microbatches are on their way forward at once, the first
+        backward pass runs before they exist: beside them one microbatch less is held (three measured V100 runs).
+        """
+        stages, microbatches = plan.pipeline, plan.accumulation
+        found = in_flight(plan.schedule, index, stages, microbatches, plan.interleave)
+        if self.implementation.gradient_copy is GradientCopy.TWICE and 1 < microbatches <= stages - index and found.parts == 1:
+            found = found._replace(chunks=found.chunks - 1, embeddings=found.embeddings - 1)
+        if stages > 1 and (deferred := min(self.implementation.deferred_heads, microbatches)) > found.put_off:
+            found = found._replace(put_off=deferred, before_loss=min(deferred, microbatches - 1))
+        return found
 
     def stage(self, plan: Plan, index: int, attention: Attention | None = None, copy: GradientCopy | None = None) -> StageTerms:
         """The terms of stage `index` of `plan`; `attention` and `copy` take the place of the usual ones."""
@@ -210,9 +232,12 @@ class MemoryTerms:
         outside = whole_tokens(workload, mesh, microbatch, plan.sequence_parallel)
         sharded = plan.zero >= 1 and max(groups) > 1
         gathers_sequence = plan.sequence_parallel and mesh.tensor > 1
+        instances = self.implementation.optimizer_instances
 
         def state(width: int, from_zero: int) -> int:
             dense, experts = groups if plan.zero >= from_zero else (1, 1)
+            if from_zero == 1:
+                dense, experts = max(1, dense // instances), max(1, experts // instances)
             return -(-count.dense * width // dense) - (-count.experts * width // experts)
 
         # A sharded optimizer keeps its share of the copy; for an unsharded one it is the framework's choice.
@@ -256,7 +281,11 @@ class MemoryTerms:
             boundary=outside * model.hidden * e,
             mask=outside * model.hidden if stage.embedding and workload.dropout > 0 else 0,
             head_input=head_input_bytes(model, workload, outside) if stage.head else 0,
-            logits=logits_bytes(workload, mesh, microbatch, vocabulary, model.hidden) if stage.head else 0,
+            logits=logits_bytes(
+                workload, mesh, microbatch, vocabulary, model.hidden, fused=self.implementation.fused_loss
+            )
+            if stage.head
+            else 0,
             logits_gradient=e * here * (vocabulary // mesh.tensor) if stage.head else 0,
             layer=max((row.workspace(recompute) for _, row in kinds), default=0),
             gathered=gathered,

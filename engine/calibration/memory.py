@@ -1,0 +1,205 @@
+"""Measured memory against the product's own ledger: any table whose columns are known, one report a file.
+
+`python -m planproof.calibration.memory FILE...` prints rows used and left out with the reason, errors, interval coverage and the
+confusion table of what fits. Kinds are recognised by their columns, never by the file's name.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from ..cost.memory import MemoryModel
+from . import memory_bigscience, memory_megatron, memory_mist, memory_profiles, memory_simumax
+from .memory_case import Case, Kind, LeftOut, Prediction, Quantity, predict, read_table
+
+KINDS: tuple[Kind, ...] = (
+    memory_megatron.KIND, memory_bigscience.RANKS, memory_bigscience.SWEEPS, memory_mist.KIND, memory_simumax.KIND,
+    memory_profiles.METIS, memory_profiles.GALVATRON,
+)  # fmt: skip
+#: The quantity that stands for a file: the first of these that it holds.
+_QUANTITIES: tuple[Quantity, ...] = ("allocated", "device", "reserved")
+#: Two predictions of a row that leaves something open agree within this.
+_AGREE = 1e-6
+
+
+def memory_report(path: str | Path) -> dict[str, Any] | None:
+    """What the file at `path` shows of the ledger, or None where it holds no memory of a kind that is known.
+
+    `rows`, `used`, `left_out` (reason: rows), `memory` (of rows whose recipe is declared: the errors of the quantity that the
+    file holds), `oom`; `undeclared`, `quantities`, `families`, `worst` and `problems` are the detail.
+    """
+    table = read_table(path)
+    kind = kind_of(table.columns) if table is not None else None
+    if table is None or kind is None:
+        return None
+    predictions, left_out, problems, rows = _predict(kind, kind.cases(table))
+    if not rows:
+        return None
+    declared = [one for one in predictions if one.case.declared]
+    undeclared = [one for one in predictions if not one.case.declared]
+    if undeclared:
+        left_out["not declared, so predicted both ways: attention kernel"] = len({one.case.line for one in undeclared})
+    held = [q for q in _QUANTITIES if any(q in one.case.measured for one in declared)]
+    return {
+        "kind": kind.name,
+        "rows": rows,
+        "used": len({one.case.line for one in declared}),
+        "left_out": dict(left_out),
+        "memory": _figures(declared, held[0]) if held else None,
+        "oom": _confusion(declared),
+        "quantities": {q: _figures(declared, q) for q in held},
+        "families": {
+            family: {q: _figures(these, q) for q in held if any(q in one.case.measured for one in these)}
+            for family, these in _by(declared, "family").items()
+        },
+        "undeclared": _undeclared(undeclared),
+        "worst": _worst(declared, held[0]) if held else [],
+        "problems": problems,
+    }
+
+
+def kind_of(columns: Iterable[str]) -> Kind | None:
+    """The first kind whose columns are all there."""
+    here = frozenset(columns)
+    return next((kind for kind in KINDS if kind.signature <= here), None)
+
+
+def predictions_of(path: str | Path) -> list[Prediction]:
+    """Every case of a file, priced: what fits and intervals are made from."""
+    table = read_table(path)
+    kind = kind_of(table.columns) if table is not None else None
+    return _predict(kind, kind.cases(table))[0] if table is not None and kind is not None else []
+
+
+def _predict(
+    kind: Kind, cases: Iterable[tuple[int, list[Case] | LeftOut]]
+) -> tuple[list[Prediction], Counter[str], list[dict[str, Any]], int]:
+    shared: dict[object, MemoryModel] = {}
+    found: list[Prediction] = []
+    left_out: Counter[str] = Counter()
+    problems: list[dict[str, Any]] = []
+    rows = 0
+    for line, entry in cases:
+        rows += 1
+        if isinstance(entry, LeftOut):
+            left_out[entry.reason] += 1
+            problems.append({"row": line, "column": entry.column, "value": entry.value[:80], "reason": entry.reason})
+            continue
+        priced = [predict(case, shared) for case in entry]
+        several = kind.alternatives and len(priced) > 1
+        if several and any(abs(one.memory.allocated.value / priced[0].memory.allocated.value - 1) > _AGREE for one in priced):
+            left_out["gpus and dp are empty, and the figure depends on them"] += 1
+            problems.append({"row": line, "column": "dp", "value": "", "reason": "gpus and dp are empty, and the figure depends on them"})
+            continue
+        found += priced[:1] if several else priced
+    return found, left_out, problems, rows
+
+
+def _by(predictions: Sequence[Prediction], name: str) -> dict[str, list[Prediction]]:
+    found: dict[str, list[Prediction]] = {}
+    for one in predictions:
+        found.setdefault(getattr(one.case, name), []).append(one)
+    return found
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of `values` do not pass."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
+
+
+def _figures(predictions: Sequence[Prediction], quantity: Quantity) -> dict[str, Any]:
+    """Errors as fractions. `width`: median half-width of the interval over its value."""
+    these = [one for one in predictions if quantity in one.case.measured]
+    errors = [one.error(quantity) for one in these]
+    size = [abs(error) for error in errors]
+    estimates = [one.estimate(quantity) for one in these]
+    return {
+        "quantity": quantity,
+        "cases": len(these),
+        "groups": len({one.case.group for one in these}),
+        "mape": fmean(size),
+        "median": median(size),
+        "p95": percentile(size, 0.95),
+        "bias": fmean(errors),
+        "max": max(size),
+        "coverage": fmean(one.covered(quantity) for one in these),
+        "width": median((estimate.high - estimate.low) / 2 / estimate.value for estimate in estimates),
+    }
+
+
+def _confusion(predictions: Sequence[Prediction]) -> dict[str, int] | None:
+    """Out of memory, predicted (`no`, or not surely `yes`) against what happened.
+
+    A positive is an out of memory. Predicted is `no` for a run that ran, anything but `yes` for one that did not: called
+    infeasible though it ran, or called feasible though it did not. `at_risk` counts the runs in between.
+    """
+    if not predictions:
+        return None
+    ran = [one for one in predictions if one.case.ran]
+    out = [one for one in predictions if not one.case.ran]
+    return {
+        "true_positive": sum(one.fit != "yes" for one in out),
+        "false_positive": sum(one.fit == "no" for one in ran),
+        "true_negative": sum(one.fit != "no" for one in ran),
+        "false_negative": sum(one.fit == "yes" for one in out),
+        "at_risk": sum(one.fit == "at_risk" for one in predictions),
+    }
+
+
+def _undeclared(predictions: Sequence[Prediction]) -> dict[str, Any] | None:
+    """Rows predicted both ways: how many lie inside the span, and how often the larger was not enough."""
+    if not predictions:
+        return None
+    found = _figures(predictions, "allocated")
+    under = sum(one.error("allocated") < -0.05 for one in predictions)
+    return found | {"under_by_5_percent": under}
+
+
+def _worst(predictions: Sequence[Prediction], quantity: Quantity) -> list[dict[str, Any]]:
+    these = sorted((one for one in predictions if quantity in one.case.measured), key=lambda one: -abs(one.error(quantity)))
+    return [{"row": one.case.line, "group": one.case.group, "error": one.error(quantity)} for one in these[:8]]
+
+
+def _line(name: str, figures: Mapping[str, Any]) -> str:
+    shares = " ".join(f"{key} {100 * figures[key]:6.2f} %" for key in ("median", "p95", "mape", "bias", "max", "coverage", "width"))
+    return f"  {name:34s} {figures['cases']:4d} in {figures['groups']:3d} groups  {shares}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the report of each file; 2 where none is named."""
+    wanted = [argument for argument in arguments if argument != "--json"]
+    if not wanted:
+        print("usage: python -m planproof.calibration.memory [--json] FILE...", file=sys.stderr)
+        return 2
+    reports = {str(path): memory_report(path) for path in wanted}
+    if "--json" in arguments:
+        print(json.dumps(reports, indent=1))
+        return 0
+    for path, report in reports.items():
+        if report is None:
+            print(f"{path}: holds no memory of a kind that is known")
+            continue
+        print(f"{path}: {report['kind']}; {report['used']} of {report['rows']} rows used; oom {report['oom']}")
+        for quantity, figures in report["quantities"].items():
+            print(_line(quantity, figures))
+        for family, quantities in report["families"].items():
+            for quantity, figures in quantities.items():
+                print(_line(f"{family}: {quantity}", figures))
+        if report["undeclared"]:
+            print(_line("undeclared, the larger", report["undeclared"]))
+        for reason, rows in sorted(report["left_out"].items(), key=lambda item: -item[1]):
+            print(f"  left out {rows:4d}: {reason}")
+        for row in report["worst"]:
+            print(f"  worst: line {row['row']} {100 * row['error']:+.1f} % {row['group']}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
