@@ -59,7 +59,7 @@ def _measurables(case: Case) -> Iterator[tuple[Missing | None, Evidence | None]]
 
 def case_facts(case: Case, today: date | None = None) -> list[Fact]:
     """Every fact that does not depend on a particular plan. `today` dates evidence; None leaves its age out."""
-    facts = [_proposal(case)]
+    facts = [_proposal(case), *_framework(case)]
     for gap in gaps(case):
         facts.append(
             fact("missing", gap.path, item=gap.item, what=gap.what, plan=gap.plan, role=gap.role.value if gap.role else None)
@@ -83,6 +83,20 @@ def case_facts(case: Case, today: date | None = None) -> list[Fact]:
     cost = case.loaded.stated.planning_cost
     parts = [part.value for part in (cost.profiling, cost.change_over) if part is not None] if cost else []
     facts.append(fact("planning", "/planning_cost", cost_device_seconds=round(sum(parts)) if parts else None))
+    return facts
+
+
+def _framework(case: Case) -> list[Fact]:
+    heading = case.loaded.stated.proposal
+    if heading is None or heading.framework is None:
+        return []
+    from .from_framework import framework_facts  # a proposal that names none does not pay for it
+
+    facts = framework_facts(case)
+    if heading.framework.settings:
+        from .from_settings import batch_schedule_facts
+
+        facts += batch_schedule_facts(case)
     return facts
 
 
@@ -156,6 +170,11 @@ def _model(case: Case) -> Iterator[Fact]:
         vocabulary=model.vocabulary,
         experts=model.moe.experts if model.moe else None,
         top_k=model.moe.top_k if model.moe else None,
+        positions=model.learned_positions or None,
+        tied=model.tied_embeddings,
+        biases=model.mlp_bias,
+        latent=model.latent is not None,
+        capacity_ppm=round(1e6 * model.moe.capacity_factor) if model.moe and model.moe.capacity_factor else None,
         parameters=parameters(model),
         layer_kinds=len({moe for _, _, moe in layer_runs(model)}),
         ends_share_ppm=round(1e6 * flops.head / layer) if layer else 0,

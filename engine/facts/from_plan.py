@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import isqrt
 from typing import Any
@@ -41,19 +41,33 @@ def plan_case(plan: Plan, path: str = "") -> PlanCase:
 def plan_facts(case: Case, plan: PlanCase, *, found: bool = False) -> list[Fact]:
     """Every fact of one plan that does not need memory or time."""
     facts = [_plan(case, plan, found), *_batch(case, plan), *_divisions(case, plan), *_stages(case, plan)]
-    facts += [*_groups(case, plan), *_schedule(plan)]
+    facts += [*_groups(case, plan), *_schedule(case, plan)]
+    heading = case.loaded.stated.proposal
+    if heading is not None and heading.framework is not None and heading.framework.settings:
+        from .from_settings import settings_plan_facts  # most proposals state none
+
+        facts += settings_plan_facts(case, plan)
     order = plan.stated.order
     if order is not None and not found:
         degrees = _degrees(plan)
         needed = {axis for axis, degree in degrees.items() if degree > 1 and axis != "expert"}
         listed = [axis for axis in order if axis != "expert"]
         complete = needed <= set(listed) and len(listed) == len(set(listed))
-        facts.append(fact("order", f"{plan.path}/order", plan=plan.name, complete=complete, text=", ".join(order)))
+        facts.append(fact("order", f"{plan.path}/order", plan=plan.name, complete=complete, text=", ".join(order),
+                          **_order_flags(plan, listed)))
     for item, value in (plan.stated.changes or {}).items():
         facts.append(
             fact("change", f"{plan.path}/changes/{item}", plan=plan.name, item=item, value=str(value)[:200])
         )
     return facts
+
+
+def _order_flags(plan: PlanCase, listed: Sequence[str]) -> dict[str, bool]:
+    """Whether the pipeline is outermost, and whether experts have as many replicas as the rest (Megatron's parallel_state)."""
+    mesh = plan.mesh
+    grid = mesh.expert * (mesh.expert_tensor or mesh.tensor)
+    equal = mesh.devices == mesh.data * grid
+    return {"pipeline_last": plan.pipeline == 1 or listed[-1:] == ["pipeline"], "replicas_equal": equal}
 
 
 def _degrees(plan: PlanCase) -> dict[str, int]:
@@ -319,13 +333,14 @@ def _groups(case: Case, plan: PlanCase) -> Iterator[Fact]:
         )
 
 
-def _schedule(plan: PlanCase) -> Iterator[Fact]:
+def _schedule(case: Case, plan: PlanCase) -> Iterator[Fact]:
     if plan.pipeline < 2 or plan.accumulation is None or plan.stated.schedule is None:
         return
     p, m = plan.pipeline, plan.accumulation
     v = (plan.stated.interleave or 1) if plan.stated.schedule == Schedule.INTERLEAVED.value else 1
     # zb_h1 keeps a third of the bubble where forward, backward and weight gradient take equal times.
     share = (p - 1) / 3 if plan.stated.schedule == Schedule.ZB_H1.value else (p - 1) / v
+    group = _group(case, plan) if plan.stated.schedule == Schedule.INTERLEAVED.value else None
     yield fact(
         "schedule",
         f"{plan.path}/schedule",
@@ -334,6 +349,24 @@ def _schedule(plan: PlanCase) -> Iterator[Fact]:
         stages=p,
         interleave=v,
         microbatches=m,
+        most_stages=m + 1,
         round_remainder=m % p,
+        group=group,
+        group_remainder=m % group if group else None,
         bubble_ppm=round(1e6 * share / (m + share)),
     )
+
+
+def _group(case: Case, plan: PlanCase) -> int | None:
+    """Microbatches that an interleaved schedule takes a chunk at a time, where a setting of the framework says so."""
+    heading = case.loaded.stated.proposal
+    if heading is None or heading.framework is None or not heading.framework.settings:
+        return None
+    from .from_settings import settings_speak_of
+    from .settings import numbers, stated_settings
+
+    if not settings_speak_of(case, plan):
+        return None
+    names = ("microbatch_group_size_per_vp_stage", "microbatch_group_size_per_virtual_pipeline_stage")
+    found = numbers(stated_settings(case), *names)
+    return found if found is not None and found > 0 else None

@@ -59,7 +59,12 @@ OF_PLAN: tuple[Kind, ...] = (
             "plan": text("The plan."),
             "of": text(
                 "What is divided: heads, kv_heads, layers, experts, vocabulary, sequence, ffn, hidden, chunk_layers, "
-                "replicas (data x context, by expert), expert_grid (data x context x tensor, by expert x expert_tensor)."
+                "replicas (data x context, by expert), expert_grid (data x context x tensor, by expert x expert_tensor); of the "
+                "framework's settings: eval_batch, ramp_start, ramp_step, ramp, scheduled_batch, accounted_layers, "
+                "accounted_chunk, no_rope, unique_layers, device_batch, "
+                "virtual_stage, layout_stages, hybrid_segments, virtual_stages, first_layers, last_layers, middle_layers, "
+                "middle_chunk, ulysses_heads, latent_queries, latent_keys, linear_heads, linear_key_heads, linear_value_heads, "
+                "weight_shards, optimizer_instances, expert_instances, router_groups, microbatch_tokens, step_tokens, hpz."
             ),
             "total": whole("How many there are."),
             "axis": text("The axis, or 'pipeline x interleave'."),
@@ -128,6 +133,8 @@ OF_PLAN: tuple[Kind, ...] = (
             "plan": text("The plan."),
             "complete": flag("Whether it names every axis above 1 once, pipeline last or wherever it stands."),
             "text": text("As written."),
+            "pipeline_last": flag("Whether the pipeline is the outermost axis, or there is none."),
+            "replicas_equal": flag("Whether experts have as many data-parallel replicas as the rest of the model."),
         },
         "plan",
     ),
@@ -192,7 +199,10 @@ OF_PLAN: tuple[Kind, ...] = (
             "stages": whole("Stages."),
             "interleave": whole("Chunks a device."),
             "microbatches": whole("Microbatches a step."),
+            "most_stages": whole("Stages that nanotron's 1F1B fills with as many microbatches: one more than they are."),
             "round_remainder": whole("Microbatches that are left after whole rounds of as many as there are stages."),
+            "group": whole("Microbatches that interleaving takes a chunk at a time, where a setting says so.", optional=True),
+            "group_remainder": whole("Microbatches that are left after whole groups.", optional=True),
             "bubble_ppm": whole("Idle share of an even pipeline: (p-1)/(v m + p-1), by schedule."),
         },
         "plan",

@@ -34,7 +34,7 @@ from .rule import (
 )
 
 NAME = "compiled.json"
-_FORMAT = 1
+_FORMAT = 2
 #: Seconds by which an installer may unpack a rule after the compiled file without being taken for an edit.
 _SLACK = 10.0
 
@@ -104,6 +104,7 @@ def _encoded(rule: Rule) -> dict[str, Any]:
         "severity": rule.declared.value,
         "phase": rule.phase.value,
         "status": rule.status.value,
+        "framework": list(rule.frameworks),
         "params": [param(one) for one in rule.params.values()],
         "counter": rule.counter,
         "all": [clause(one) for one in rule.all],
@@ -183,6 +184,7 @@ def _decoded(row: Mapping[str, Any]) -> Rule:
         silent=_examples(row["silent"]),
         file=row["file"],
         digest=row["digest"],
+        frameworks=tuple(row["framework"]),
     )
 
 

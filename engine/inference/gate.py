@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _SHOWN = 12
 _REPORT = "this is a defect of planproof or durable_rules, not of the proposal: please report it with this message"
 
+#: The kind of fact that names a framework: rules that hold for some are evaluated where it names one of those.
+FRAMEWORK = "framework"
+
 T = TypeVar("T")
 Closed = Callable[[Phase, Sequence[Fact]], bool]
 LinesOf = Callable[[str], Collection[int]]
@@ -71,6 +74,15 @@ class Outcome:
     skipped: tuple[Phase, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Rules of one phase that hold for the same frameworks (for all, where there are none), and the kinds they look at."""
+
+    frameworks: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    kinds: frozenset[str]
+
+
 class Gate:
     """Judges facts by the rules of a catalogue. Use it in a `with`, or close it: it may own a worker process."""
 
@@ -83,15 +95,18 @@ class Gate:
         timeout: float = 20.0,
         probe: Probe | None = None,
     ) -> None:
-        self._rules = {phase: catalogue.by_phase(phase) for phase in Phase}
-        self._seen = {phase: frozenset().union(*(rule.kinds() for rule in rules)) for phase, rules in self._rules.items()}
+        self._packs = {phase: _packs(catalogue.by_phase(phase)) for phase in Phase}
         self._kinds = kinds
         self._engine: DurableEvaluator | None = None
         self._batch = False
         self._unchecked: list[tuple[int, tuple[Fact, ...], set[tuple[str, Bound]]]] = []
         if evaluators == "both" and durable.available():
             self._engine = DurableEvaluator(
-                {phase.value: partial(_compiled, rules, kinds) for phase, rules in self._rules.items()},
+                {
+                    _key(phase, pack): partial(_compiled, pack.rules, kinds)
+                    for phase, packs in self._packs.items()
+                    for pack in packs
+                },
                 timeout=timeout,
                 probe=probe,
             )
@@ -180,18 +195,25 @@ class Gate:
             return [self.run(wanted, facts, closed) for facts in fact_sets]
 
     def _matches(self, phase: Phase, known: tuple[Fact, ...]) -> list[Match]:
-        rules, kinds = self._rules[phase], self._seen[phase]
-        if not rules:
+        named = {fact.get("name") for fact in known if fact.kind == FRAMEWORK}
+        packs = [pack for pack in self._packs[phase] if not pack.frameworks or not named.isdisjoint(pack.frameworks)]
+        if not packs:
             return []
+        kinds = frozenset().union(*(pack.kinds for pack in packs))
         facts = tuple(fact for fact in known if fact.kind in kinds)
         engine = self._engine
-        ticket = self._guard(lambda: engine.submit(phase.value, facts)) if engine is not None else None
-        found = reference.evaluate(rules, facts)
-        if ticket is not None:
-            self._unchecked.append((ticket, facts, found))
-            if not self._batch:
-                self._check()
-        by_id = {rule.id: rule for rule in rules}
+        tickets = [
+            self._guard(partial(engine.submit, _key(phase, pack), facts)) if engine is not None else None for pack in packs
+        ]
+        found: set[tuple[str, Bound]] = set()
+        for ticket, pack in zip(tickets, packs, strict=True):
+            of_pack = reference.evaluate(pack.rules, facts)
+            found |= of_pack
+            if ticket is not None:
+                self._unchecked.append((ticket, facts, of_pack))
+        if not self._batch:
+            self._check()
+        by_id = {rule.id: rule for pack in packs for rule in pack.rules}
         ordered = sorted(found, key=lambda match: (match[0], [position for _, position in match[1]], match[1]))
         return [Match(by_id[rule], tuple((name, facts[i]) for name, i in bound)) for rule, bound in ordered]
 
@@ -302,6 +324,22 @@ class Gate:
             plans = (fact.get("plan") for _, fact in finding.bindings)
             values["plan"] = next((plan for plan in plans if plan is not None), None)
         return (make(self._kinds, "finding", finding.path, **values),)
+
+
+def _packs(rules: Sequence[Rule]) -> tuple[Pack, ...]:
+    """`rules` by the frameworks that they hold for; those that hold for all come first."""
+    by_frameworks: dict[tuple[str, ...], list[Rule]] = {}
+    for rule in rules:
+        by_frameworks.setdefault(tuple(sorted(rule.frameworks)), []).append(rule)
+    return tuple(
+        Pack(names, tuple(members), frozenset().union(*(rule.kinds() for rule in members)))
+        for names, members in sorted(by_frameworks.items())
+    )
+
+
+def _key(phase: Phase, pack: Pack) -> str:
+    """The name of a pack's definitions in the engine."""
+    return "/".join((phase.value, *pack.frameworks))
 
 
 def _compiled(rules: Sequence[Rule], kinds: Mapping[str, Kind]) -> list[Definition]:

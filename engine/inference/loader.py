@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from ..document import parse_document
 from ..errors import InputError, InternalFault, RuleError
 from ..facts.fact import Fact, Kind, Scalar, make, unit_of
+from ..facts.frameworks import FRAMEWORKS
 from ..quantity import Grade, Provenance
 from .clauses import ClauseReader
 from .compiler import TooLarge, compile_rule
 from .forms import check_bound, read_form
 from .params import ParamError, values_of, written
-from .reading import Reader, below, spelled, unit_name
+from .reading import Reader, below, listed, near, spelled, unit_name
 from .rule import (
     CLOSED,
     Clause,
@@ -40,7 +41,7 @@ _SLUG = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 _BRIEF = re.compile(r"B[0-9]+")
 _RIGHT = re.compile(r"=\s*([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_]*)\s*")
 _REQUIRED = ("id", "title", "severity", "phase", "when", "message", "remedy", "source", "examples")
-_OPTIONAL = ("status", "params", "counter", "concludes", "at")
+_OPTIONAL = ("status", "framework", "params", "counter", "concludes", "at")
 _SOURCES = ("brief", "url", "paper", "framework", "report")
 
 Bound = Mapping[str, Sequence[Kind]]
@@ -104,6 +105,7 @@ class _RuleReader:
             fires=fires,
             silent=silent,
             params=self._params(),
+            frameworks=self._frameworks(),
             file=read.document.name,
             digest=hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=False).encode()).hexdigest(),
         )
@@ -155,6 +157,17 @@ class _RuleReader:
         texts = {key: self.read.text(raw[key], below(pointer, key), key) for key in ("source", "file", "date") if key in raw}
         grade = self.read.one_of(Grade, raw.get("grade", "assumed"), below(pointer, "grade"), "grade")
         return Provenance(grade, texts.get("source", ""), texts.get("file"), date=texts.get("date"))
+
+    def _frameworks(self) -> tuple[str, ...]:
+        """The frameworks that the rule holds for: one name, or a list of them."""
+        raw = self.data.get("framework", [])
+        names = self.read.sequence(raw if isinstance(raw, list) else [raw], "/framework", "framework", empty=True)
+        for position, name in enumerate(names):
+            if name not in FRAMEWORKS:
+                hint = near(name, FRAMEWORKS) if isinstance(name, str) else ""
+                pointer = below("/framework", position) if isinstance(raw, list) else "/framework"
+                self.read.fail(f"no framework is called {spelled(name)}{hint}", pointer, f"they are {listed(FRAMEWORKS)}")
+        return tuple(dict.fromkeys(str(name) for name in names))
 
     def _counter(self) -> bool | str:
         counter = self.data.get("counter", False)

@@ -69,11 +69,21 @@ def _word_or(word: str, what: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+SettingValue = bool | int | float | Annotated[str, Field(max_length=4000)] | None
+
+
 class Framework(Section):
     """The training framework that will run the plan."""
 
     name: Name | None = Field(None, description="megatron-lm, torchtitan, deepspeed, nanotron, ...")
     version: Name | None = Field(None, description="release or commit; framework rules hold for versions")
+    settings: Annotated[
+        dict[Name, SettingValue | Annotated[list[SettingValue], Field(max_length=10_000)]], Field(max_length=2000)
+    ] | None = Field(
+        None,
+        description="its own options by their own names, such as overlap_param_gather: true; nested ones with dots, "
+        "environment variables by theirs; what the framework's rules ask for beyond the plan",
+    )
 
 
 class RunLength(Section):

@@ -8,12 +8,14 @@ from ..facts import show
 from ..inference import Finding, Rule
 from ..proposal import LoadedProposal
 from .escape import terminal
-from .rule_words import clause_words, conclusion_words, form_words, param_words, source_words
+from .rule_words import clause_words, conclusion_words, form_words, frameworks_words, param_words, source_words
 
 
 def explain_rule(rule: Rule) -> str:
     """What the rule demands, when it fires, what follows, what to do, why it exists and how it is tested."""
     lines = [f"{rule.id}  {rule.title}", f"{rule.severity.value}, phase {rule.phase.value}, {rule.status.value}; {rule.file}", ""]
+    if rule.frameworks:
+        lines += [f"Holds for {frameworks_words(rule)}", ""]
     lines.append("Fires where")
     lines += [f"  - {clause_words(clause, rule)}" for clause in rule.all]
     for k, alternative in enumerate(rule.any):

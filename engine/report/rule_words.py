@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from ..facts import show
+from ..facts.frameworks import FRAMEWORKS
 from ..inference.rule import (
     Clause,
     Conclusion,
@@ -34,6 +35,12 @@ def clause_words(clause: Clause, rule: Rule) -> str:
     tests = "; ".join(_test_words(test, rule) for test in clause.pattern.tests)
     what = f"fact '{clause.pattern.kind}'" + (f" whose {tests}" if tests else "")
     return f"there is no {what}" if clause.name is None else f"{clause.name} is a {what}"
+
+
+def frameworks_words(rule: Rule) -> str:
+    """`megatron-core (read at d98e8a64dd)`: the frameworks that the rule holds for, with the version that was read."""
+    read = {name: FRAMEWORKS[name].read for name in rule.frameworks}
+    return ", ".join(f"{name} (read at {version})" if version else name for name, version in read.items())
 
 
 def form_words(form: Form) -> str:

@@ -11,6 +11,7 @@ from .rule_words import (
     conclusion_words,
     example_text,
     form_words,
+    frameworks_words,
     param_words,
     source_words,
 )
@@ -83,6 +84,8 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield f"**{markdown(rule.title)}** ({rule.severity.value}{status}{counter}; {code(rule.file)})\n"
     yield f"> {markdown(form_words(rule.message))}\n"
     yield f"What to do: {markdown(form_words(rule.remedy))}\n"
+    if rule.frameworks:
+        yield f"Holds for {markdown(frameworks_words(rule))}\n"
     yield "Fires where"
     for clause in rule.all:
         yield f"- {markdown(clause_words(clause, rule))}"
