@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-<<<<<<< HEAD
-=======
-from dataclasses import dataclass
 from pathlib import PurePath
->>>>>>> record
 from typing import Any
 
 from ..decision.review import Candidate, Review
