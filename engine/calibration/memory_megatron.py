@@ -179,6 +179,9 @@ def megatron_case(row: Row, line: int) -> list[Case]:
         MEGATRON,
         fused_loss="--cross-entropy-loss-fusion" in switches,
         optimizer_instances=int(switches.get("--num-distributed-optimizer-instances") or 1),
+        deterministic={"True": True, "False": False}.get(text(row, "deterministic")),
+        transformer_engine=text(row, "transformer_impl") != "local",
+        grouped_experts="--moe-grouped-gemm" in switches,
         deferred_heads=_DEFERRED if "defer_embedding_wgrad" in text(row, "model") else 0,
     )
     end = number(row, "mem_allocated_gib") * GIB if text(row, "mem_allocated_gib") else None

@@ -23,12 +23,9 @@ from ..quantity import Decider, Dimension, Estimate, Grade
 from .in_flight import InFlight
 from .memory_rows import Row, fixed_rows, in_flight_row, reserve_row
 from .memory_terms import BARE, Amounts, GradientCopy, Implementation, MemoryTerms, StageTerms
+from .workspace import TO_90, workspace
 
 Fit = Literal["yes", "at_risk", "no"]
-
-#: From the 10-90 % range that data sheets state to a 90 % interval of a normal spread.
-_TO_90 = 1.645 / 1.2816
-
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
@@ -84,24 +81,24 @@ class DeviceMemory(NamedTuple):
     deciders: tuple[Decider, ...]
 
 
-def device_memory(sheet: DeviceSheet) -> DeviceMemory:
+def device_memory(sheet: DeviceSheet, implementation: Implementation = BARE) -> DeviceMemory:
     """The figures of `sheet`, in bytes."""
-    workspace, share, context = sheet.workspace, sheet.allocator_reserve, sheet.context
+    scratch, share, context = workspace(sheet, implementation), sheet.allocator_reserve, sheet.context
     deciders = (
-        Decider("kernel workspace", workspace.quantity),
+        Decider("kernel workspace", sheet.workspace.quantity),
         Decider("allocator reserve", share.quantity),
         Decider("framework context", context.quantity),
         Decider("device memory", sheet.capacity),
     )
-    low = max(0.0, context.value - _TO_90 * (context.value - context.low))
-    high = context.value + _TO_90 * (context.high - context.value)
+    low = max(0.0, context.value - TO_90 * (context.value - context.low))
+    high = context.value + TO_90 * (context.high - context.value)
     return DeviceMemory(
-        workspace=int(workspace.value),
-        workspace_below=_TO_90 * (workspace.value - workspace.low),
-        workspace_above=_TO_90 * (workspace.high - workspace.value),
+        workspace=scratch.value,
+        workspace_below=scratch.below,
+        workspace_above=scratch.above,
         share=share.value,
-        share_below=_TO_90 * (share.value - share.low) / (1 + share.value),
-        share_above=_TO_90 * (share.high - share.value) / (1 + share.value),
+        share_below=TO_90 * (share.value - share.low) / (1 + share.value),
+        share_above=TO_90 * (share.high - share.value) / (1 + share.value),
         context=_bytes(int(context.value), low, high, deciders[2:3]),
         capacity=int(sheet.capacity.value),
         deciders=deciders,
@@ -138,7 +135,7 @@ class MemoryModel:
         """What the ledger takes from a data sheet."""
         found = self._devices.get(sheet.sha256)
         if found is None:
-            found = self._devices[sheet.sha256] = device_memory(sheet)
+            found = self._devices[sheet.sha256] = device_memory(sheet, self.implementation)
         return found
 
 
@@ -153,7 +150,7 @@ def memory_ledger(
 def stage_amounts(plan: Plan, index: int, terms: MemoryTerms, sheet: DeviceSheet) -> Amounts:
     """The bytes of stage `index` on a device of type `sheet`, without rows and intervals: the ledger's cheap form."""
     flight = terms.flight(plan, index)
-    return terms.stage(plan, index).amounts(flight, int(sheet.workspace.value), plan.pipeline > 1)
+    return terms.stage(plan, index).amounts(flight, workspace(sheet, terms.implementation).value, plan.pipeline > 1)
 
 
 def largest_amounts(plan: Plan, terms: MemoryTerms, cluster: Cluster) -> tuple[int, Amounts]:

@@ -51,6 +51,8 @@ class Implementation:
     (Megatron-LM --num-distributed-optimizer-instances). `fused_loss`: softmax and loss in one kernel, which holds the
     logits, their fp32 copy and its gradient at once. `deferred_heads`: microbatches whose weight gradient of the head is
     put off (Megatron-LM --wgrad-deferral-limit). `tied_copy`: a tied head has states of its own on the embedding's stage too.
+    `deterministic`: whether cuBLAS is given the large workspace that reproducible runs need, None where it is not said;
+    `transformer_engine` and `grouped_experts`: what else keeps scratch then (see `workspace`).
     """
 
     vocabulary_multiple: int = 1
@@ -59,6 +61,9 @@ class Implementation:
     fused_loss: bool = False
     deferred_heads: int = 0
     tied_copy: bool = False
+    deterministic: bool | None = None
+    transformer_engine: bool = True
+    grouped_experts: bool = False
 
 
 #: What can be said where the framework is not known.

@@ -65,7 +65,7 @@ def test_interleaved_last_rank_holds_nine_chunks_at_pipeline_4_interleave_3() ->
 
 @pytest.mark.parametrize("schedule", list(Schedule))
 def test_one_stage_holds_one_microbatch(schedule: Schedule) -> None:
-    assert in_flight(schedule, 0, 1, 16, 1) == (1, 1, 1, 1, 0)
+    assert in_flight(schedule, 0, 1, 16, 1) == (1, 1, 1, 1, 0, 0)
 
 
 def test_only_gpipe_keeps_the_logits_of_all_microbatches() -> None:
