@@ -15,8 +15,9 @@ from planproof.facts import KINDS
 ENGINE = Path(__file__).resolve().parent.parent / "engine"
 #: A package may import from itself and from those before it. "" is the package's own `__init__`.
 ORDER = (
-    "frozen", "errors", "document", "files", "quantity", "plan", "hardware", "cluster", "model", "cost", "search", "importers",
-    "proposal", "facts", "inference", "config", "decision", "report", "session", "pipeline", "", "cli", "__main__",
+    "frozen", "errors", "document", "files", "quantity", "plan", "hardware", "cluster", "model", "cost", "calibration",
+    "search", "importers", "proposal", "facts", "inference", "config", "decision", "report", "session", "pipeline", "", "cli",
+    "__main__",
 )  # fmt: skip
 #: Third party -> where it may be imported when a module is. Elsewhere, and for None, only inside a function.
 SLOW: dict[str, str | None] = {"numpy": "search/", "networkx": "cluster/graph", "jinja2": "report/", "scipy": None}

@@ -15,17 +15,19 @@ from statistics import fmean, median
 from typing import Any
 
 from ..cost.memory import MemoryModel
-from . import memory_bigscience, memory_megatron, memory_mist, memory_profiles, memory_simumax
+from . import memory_bigscience, memory_megatron, memory_profiles, memory_runs, memory_simumax
 from .memory_case import Case, Kind, LeftOut, Prediction, Quantity, predict, read_table
+from .memory_fit import describe, fit_memory
 
 KINDS: tuple[Kind, ...] = (
-    memory_megatron.KIND, memory_bigscience.RANKS, memory_bigscience.SWEEPS, memory_mist.KIND, memory_simumax.KIND,
-    memory_profiles.METIS, memory_profiles.GALVATRON,
+    memory_megatron.KIND, memory_bigscience.RANKS, memory_bigscience.SWEEPS, memory_profiles.MIST, memory_simumax.KIND,
+    memory_profiles.METIS, memory_profiles.GALVATRON, memory_runs.KIND,
 )  # fmt: skip
 #: The quantity that stands for a file: the first of these that it holds.
 _QUANTITIES: tuple[Quantity, ...] = ("allocated", "device", "reserved")
 #: Two predictions of a row that leaves something open agree within this.
 _AGREE = 1e-6
+_OPEN = "gpus and dp are empty, and the figure depends on them"
 
 
 def memory_report(path: str | Path) -> dict[str, Any] | None:
@@ -94,8 +96,8 @@ def _predict(
         priced = [predict(case, shared) for case in entry]
         several = kind.alternatives and len(priced) > 1
         if several and any(abs(one.memory.allocated.value / priced[0].memory.allocated.value - 1) > _AGREE for one in priced):
-            left_out["gpus and dp are empty, and the figure depends on them"] += 1
-            problems.append({"row": line, "column": "dp", "value": "", "reason": "gpus and dp are empty, and the figure depends on them"})
+            left_out[_OPEN] += 1
+            problems.append({"row": line, "column": "dp", "value": "", "reason": _OPEN})
             continue
         found += priced[:1] if several else priced
     return found, left_out, problems, rows
@@ -167,17 +169,24 @@ def _worst(predictions: Sequence[Prediction], quantity: Quantity) -> list[dict[s
     return [{"row": one.case.line, "group": one.case.group, "error": one.error(quantity)} for one in these[:8]]
 
 
+_SHARES = ("median", "p95", "mape", "bias", "max", "coverage", "width")
+
+
 def _line(name: str, figures: Mapping[str, Any]) -> str:
-    shares = " ".join(f"{key} {100 * figures[key]:6.2f} %" for key in ("median", "p95", "mape", "bias", "max", "coverage", "width"))
+    shares = " ".join(f"{key} {100 * figures[key]:6.2f} %" for key in _SHARES)
     return f"  {name:34s} {figures['cases']:4d} in {figures['groups']:3d} groups  {shares}"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the report of each file; 2 where none is named."""
-    wanted = [argument for argument in arguments if argument != "--json"]
+    wanted = [argument for argument in arguments if argument not in ("--json", "--fit")]
     if not wanted:
-        print("usage: python -m planproof.calibration.memory [--json] FILE...", file=sys.stderr)
+        print("usage: python -m planproof.calibration.memory [--json | --fit] FILE...", file=sys.stderr)
         return 2
+    if "--fit" in arguments:
+        for constant in fit_memory(row for path in wanted for row in predictions_of(path)):
+            print(describe(constant))
+        return 0
     reports = {str(path): memory_report(path) for path in wanted}
     if "--json" in arguments:
         print(json.dumps(reports, indent=1))

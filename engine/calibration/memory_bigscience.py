@@ -93,9 +93,18 @@ def rank_case(row: Row, line: int) -> list[Case]:
     measured: dict[Quantity, float] = {"allocated": allocated, "reserved": reserved}
     return [
         Case(
-            line, text(row, "model"), "fp16 ranks", model, workload, plan, _v100(row, reserved),
-            replace(MEGATRON, gradient_copy=GradientCopy.TWICE), (stage,), measured, step_end=end,
-        )  # fmt: skip
+            line=line,
+            group=text(row, "model"),
+            family="fp16 ranks",
+            model=model,
+            workload=workload,
+            plan=plan,
+            device=_v100(row, reserved),
+            implementation=replace(MEGATRON, gradient_copy=GradientCopy.TWICE),
+            stages=(stage,),
+            measured=measured,
+            step_end=end,
+        )
     ]
 
 
@@ -133,10 +142,18 @@ def sweep_case(row: Row, line: int) -> list[Case]:
     stages = tuple({0, plan.pipeline - 1})
     return [
         Case(
-            line, f"{text(row, 'model')} {degrees}", "device-visible", model, workload, plan,
-            device_of(text(row, "gpu_type"), text(row, "gpu_mem_gb")), replace(MEGATRON, gradient_copy=GradientCopy.KEPT),
-            stages, measured, ran,
-        )  # fmt: skip
+            line=line,
+            group=f"{text(row, 'model')} {degrees}",
+            family="device-visible",
+            model=model,
+            workload=workload,
+            plan=plan,
+            device=device_of(text(row, "gpu_type"), text(row, "gpu_mem_gb")),
+            implementation=replace(MEGATRON, gradient_copy=GradientCopy.KEPT),
+            stages=stages,
+            measured=measured,
+            ran=ran,
+        )
     ]
 
 

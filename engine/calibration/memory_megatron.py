@@ -135,9 +135,16 @@ def _plan(row: Row, model: Transformer, mesh: Mesh, switches: dict[str, str]) ->
         )
         return Plan("measured", stages, microbatch, accumulation, zero=zero, sequence_parallel=parallel, uniform=False)
     return uniform_plan(
-        model, mesh, pipeline, microbatch, accumulation, interleave=count(row, "vpp", 1), recompute=_recompute(row), zero=zero,
+        model,
+        mesh,
+        pipeline,
+        microbatch,
+        accumulation,
+        interleave=count(row, "vpp", 1),
+        recompute=_recompute(row),
+        zero=zero,
         sequence_parallel=parallel,
-    )  # fmt: skip
+    )
 
 
 def _meshes(row: Row, zero: int) -> tuple[Mesh, ...]:
@@ -180,7 +187,8 @@ def megatron_case(row: Row, line: int) -> list[Case]:
         fused_loss="--cross-entropy-loss-fusion" in switches,
         optimizer_instances=int(switches.get("--num-distributed-optimizer-instances") or 1),
         deterministic={"True": True, "False": False}.get(text(row, "deterministic")),
-        transformer_engine=text(row, "transformer_impl") != "local",
+        # Experts of Transformer Engine beside local layers are named in the test alone.
+        transformer_engine=text(row, "transformer_impl") != "local" or "_te_" in text(row, "model"),
         grouped_experts="--moe-grouped-gemm" in switches,
         deferred_heads=_DEFERRED if "defer_embedding_wgrad" in text(row, "model") else 0,
     )
@@ -191,10 +199,19 @@ def megatron_case(row: Row, line: int) -> list[Case]:
         plan = _plan(row, model, mesh, switches)
         cases.append(
             Case(
-                line, text(row, "model"), "moe" if model.moe else f"dense, {text(row, 'transformer_impl')}", model, workload,
-                plan, sheet, implementation, (plan.pipeline - 1,), {"allocated": measured}, declared=attention is not None,
+                line=line,
+                group=text(row, "model"),
+                family="moe" if model.moe else f"dense, {text(row, 'transformer_impl')}",
+                model=model,
+                workload=workload,
+                plan=plan,
+                device=sheet,
+                implementation=implementation,
+                stages=(plan.pipeline - 1,),
+                measured={"allocated": measured},
+                declared=attention is not None,
                 step_end=end,
-            )  # fmt: skip
+            )
         )
     return cases
 
@@ -207,4 +224,9 @@ def _cases(table: Table) -> Iterator[tuple[int, list[Case] | LeftOut]]:
             yield line, why
 
 
-KIND = Kind("functional tests of Megatron-LM", frozenset({"transformer_impl", "extra_args", "peak_mem_gib"}), _cases, alternatives=True)
+KIND = Kind(
+    "functional tests of Megatron-LM",
+    frozenset({"transformer_impl", "extra_args", "peak_mem_gib"}),
+    _cases,
+    alternatives=True,
+)

@@ -135,8 +135,9 @@ def _attention_elements(model: Transformer, t: int, attention: Attention) -> int
 
     Queries, keys and values as projected (values are a view of it, so all of it stays), the core's output, and with
     rotary positions the rotated queries and keys beside them; an unfused core lays the values out anew, so there the
-    projection goes (golden values of Megatron-LM's functional tests with rotary positions, 48 MiB of 3,410). Latent attention: the down-projected latents and their
-    norms, whole on every rank, the assembled queries and keys, the up-projected key-value tensor.
+    projection goes (golden values of Megatron-LM's functional tests with rotary positions, 48 MiB of 3,410). Latent
+    attention: the down-projected latents and their norms, whole on every rank, the assembled queries and keys, the
+    up-projected key-value tensor.
     """
     heads = -(-model.heads // t)
     latent = model.latent

@@ -54,6 +54,7 @@ class Residuals:
     """What the model itself leaves: relative half-widths of the 90 % interval of allocated memory."""
 
     shown: float
+    experts: float
     not_shown: float
 
 
@@ -61,7 +62,7 @@ def load_residuals() -> Residuals:
     """The half-widths in `memory_constants.csv`, where their source stands."""
     text = files(__package__).joinpath("memory_constants.csv").read_text(encoding="utf-8")
     values = {row["name"]: float(row["value"]) for row in csv.DictReader(text.splitlines())}
-    return Residuals(values["residual_shown"], values["residual_not_shown"])
+    return Residuals(*(values[f"residual_{name}"] for name in ("shown", "experts", "not_shown")))
 
 
 class DeviceMemory(NamedTuple):
@@ -241,17 +242,18 @@ def _allocated_interval(
     smallest = allocated(flash, step) if flash is not kernel or (copied and step is not copy) else value
     largest = allocated(kernel, twice) if copied and twice is not copy else value
     residuals = memory.residuals
-    width = residuals.not_shown if _not_shown(plan, index, memory.model, memory.workload) else residuals.shown
+    width = residuals.experts if memory.model.moe is not None else residuals.shown
+    if _not_shown(plan, index, memory.workload):
+        width = residuals.not_shown
     low = smallest - hypot(width * smallest, device.workspace_below)
     return max(0.0, low), largest + hypot(width * largest, device.workspace_above)
 
 
-def _not_shown(plan: Plan, index: int, model: Transformer, workload: Workload) -> bool:
-    """Whether the stage has what measured runs show with larger errors, or not at all."""
+def _not_shown(plan: Plan, index: int, workload: Workload) -> bool:
+    """Whether the stage has what no measured run of the fit shows."""
     stage, precision = plan.stages[index], workload.precision
     return (
-        model.moe is not None
-        or plan.zero == 3
+        plan.zero == 3
         or "fp8" in (precision.parameters, precision.gradients, precision.moments)
         or stage.mesh.context > 2
         or plan.schedule is Schedule.ZB_H1

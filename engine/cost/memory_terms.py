@@ -47,12 +47,12 @@ class Implementation:
     """What the framework decides, as declared. The defaults are the usual case where nothing is.
 
     `vocabulary_multiple`: the token table is padded to this times the tensor degree; Megatron-LM: 128. `gradient_copy`
-    None: not known; `kept` is reckoned with, and the interval spans the other two. `optimizer_instances`: copies of the sharded optimizer; the group it is sharded over is that many times smaller
-    (Megatron-LM --num-distributed-optimizer-instances). `fused_loss`: softmax and loss in one kernel, which holds the
-    logits, their fp32 copy and its gradient at once. `deferred_heads`: microbatches whose weight gradient of the head is
-    put off (Megatron-LM --wgrad-deferral-limit). `tied_copy`: a tied head has states of its own on the embedding's stage too.
-    `deterministic`: whether cuBLAS is given the large workspace that reproducible runs need, None where it is not said;
-    `transformer_engine` and `grouped_experts`: what else keeps scratch then (see `workspace`).
+    None: not known; `kept` is reckoned with, and the interval spans the other two. `optimizer_instances`: copies of the
+    sharded optimizer; the group it is sharded over is that many times smaller (Megatron-LM
+    --num-distributed-optimizer-instances). `fused_loss`: softmax and loss in one kernel, which holds the logits, their fp32
+    copy and its gradient at once. `deferred_heads`: microbatches whose weight gradient of the head is put off (Megatron-LM
+    --wgrad-deferral-limit). `deterministic`: whether cuBLAS is given the large workspace that reproducible runs need, None
+    where it is not said; `transformer_engine` and `grouped_experts`: what else keeps scratch then (see `workspace`).
     """
 
     vocabulary_multiple: int = 1
@@ -60,7 +60,6 @@ class Implementation:
     optimizer_instances: int = 1
     fused_loss: bool = False
     deferred_heads: int = 0
-    tied_copy: bool = False
     deterministic: bool | None = None
     transformer_engine: bool = True
     grouped_experts: bool = False

@@ -2,8 +2,8 @@
 
 Where nothing is declared the device's data sheet says what was left after a counted ledger. Where it is, the scratch is
 counted: PyTorch keeps one cuBLAS workspace for the forward and one for the autograd thread (8,519,680 bytes, 32 MiB on
-Hopper and Blackwell, or what CUBLAS_WORKSPACE_CONFIG=:4096:8 asks for, 32 MiB; aten/src/ATen/cuda/CublasHandlePool.cpp), Transformer
-Engine one of its own (4 MiB, 32 MiB from Hopper on) and four more for grouped products of experts
+Hopper and Blackwell, or what CUBLAS_WORKSPACE_CONFIG=:4096:8 asks for, 32 MiB; aten/src/ATen/cuda/CublasHandlePool.cpp),
+Transformer Engine one of its own (4 MiB, 32 MiB from Hopper on) and four more for grouped products of experts
 (transformer_engine/pytorch/module/base.py). Small tensors are a fitted constant. Bytes only.
 """
 

@@ -14,6 +14,7 @@ from planproof.cost.memory import (
     fits,
     headroom_bytes,
     largest_amounts,
+    load_residuals,
     memory_ledger,
     peak_stage,
     stage_amounts,
@@ -26,6 +27,7 @@ from planproof.model import Attention, MixtureOfExperts, Optimizer, Precision, T
 from planproof.plan import Mesh, Plan, Recompute, Schedule, Stage
 from planproof.quantity import Grade
 
+RESIDUALS = load_residuals()
 UNFUSED = training(attention=Attention.UNFUSED, dropout=0.1)
 
 
@@ -247,26 +249,27 @@ def test_attention_not_stated_takes_the_larger_and_spans_both() -> None:
     assert unfused.row("in-flight activations").note == ""
 
 
-def test_declared_dense_runs_are_within_4_5_percent_and_experts_wider() -> None:
+def test_intervals_are_the_residuals_of_the_shipped_table_and_experts_are_wider() -> None:
     dense = one(uniform(gpt()), gpt(), training()).allocated
     moe = gpt(moe=MixtureOfExperts(8, 2, 4096))
     routed = one(uniform(moe), moe, training()).allocated
-    assert (dense.high - dense.value) / dense.value == pytest.approx(0.045)
-    assert (routed.high - routed.value) / routed.value == pytest.approx(0.08)
+    assert (dense.high - dense.value) / dense.value == pytest.approx(RESIDUALS.shown)
+    assert (routed.high - routed.value) / routed.value == pytest.approx(RESIDUALS.experts)
+    assert RESIDUALS.shown < RESIDUALS.experts < RESIDUALS.not_shown
 
 
 @pytest.mark.parametrize("fields", [{"zero": 3}, {"schedule": Schedule.ZB_H1}])
 def test_what_no_run_has_shown_is_wider(fields: dict[str, object]) -> None:
     first = memory_ledger(uniform(gpt(), Mesh(data=2), 2, **fields), gpt(), training(), cluster())[0].allocated
-    assert (first.high - first.value) / first.value == pytest.approx(0.08)
+    assert (first.high - first.value) / first.value == pytest.approx(RESIDUALS.not_shown)
 
 
 def test_errors_of_allocated_memory_and_of_the_reserve_are_independent() -> None:
-    """Half-widths of allocated (4.5 %) and of 1 + reserve (0.05 of 1.1, widened from 10-90 % to 5-95 %) add in
+    """Half-widths of allocated and of 1 + reserve (0.05 of 1.1, widened from 10-90 % to 5-95 %) add in
     quadrature."""
     memory = one(uniform(gpt()), gpt(), training())
     reserve = 0.05 * 1.645 / 1.2816 / 1.1
-    expected = (0.045**2 + reserve**2) ** 0.5
+    expected = (RESIDUALS.shown**2 + reserve**2) ** 0.5
     assert 1 - memory.reserved.low / memory.reserved.value == pytest.approx(expected, rel=1e-6)
     assert memory.device.low == memory.reserved.low + memory.context.low
     assert memory.device.high == memory.reserved.high + memory.context.high
@@ -276,8 +279,8 @@ def test_a_spread_of_workspace_widens_allocated_memory() -> None:
     memory = one(uniform(gpt()), gpt(), training(), workspace=(80 * MIB, 0, 80 * MIB))
     below = 80 * MIB * 1.645 / 1.2816
     value = memory.allocated.value
-    assert value - memory.allocated.low == pytest.approx(((0.045 * value) ** 2 + below**2) ** 0.5)
-    assert memory.allocated.high - value == pytest.approx(0.045 * value)
+    assert value - memory.allocated.low == pytest.approx(((RESIDUALS.shown * value) ** 2 + below**2) ** 0.5)
+    assert memory.allocated.high - value == pytest.approx(RESIDUALS.shown * value)
 
 
 def test_the_reserve_is_never_negative() -> None:
