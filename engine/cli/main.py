@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 #: Command -> (module, one line of help). The module has a click command of the command's name.
 COMMANDS = {
     "review": ("review", "Review a proposal: verdict, findings, recommended plan, ledgers, as a decision record."),
+    "record": ("record", "Decision records: verify, compare with a measured run, list."),
     "lint": ("lint", "Check proposals without a search: findings with file, line and column."),
     "diff": ("diff", "What a change of a proposal does to verdict, memory, step time and findings."),
     "estimate": ("estimate", "Memory and time of one plan of a proposal, or of two side by side."),

@@ -51,12 +51,16 @@ def _escape(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def markdown(text: str) -> str:
-    """`text` as a run of Markdown that shows it literally: in a paragraph, a list item, a heading, a table's cell."""
+def markdown(text: str, *, live: bool = False) -> str:
+    """`text` as a run of Markdown that shows it literally: in a paragraph, a list item, a heading, a table's cell.
+
+    Addresses, @names and issue numbers do nothing on GitHub either, unless they are `live`, as in pages of our own.
+    """
     shown = _ANYWHERE.sub(lambda match: "\\" + match[0], visible(text))
     shown = _UNDERSCORE.sub(r"\\_", shown)
     shown = _ENTITY.sub("&amp;", shown).replace("<", "&lt;")
-    shown = _LIVE.sub(lambda match: match[0] + _APART, shown)
+    if not live:
+        shown = _LIVE.sub(lambda match: match[0] + _APART, shown)
     start = _AT_START.match(shown)
     if start is None:
         return shown

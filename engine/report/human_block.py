@@ -47,9 +47,3 @@ def with_human_block(record: str, block: str) -> str:
     head, _, rest = record.partition(BEGIN + "\n")
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n{block}\n{END}{tail}"
-
-
-def without_human_block(record: str, name: str) -> str:
-    """`record` with nothing between its markers."""
-    human_block(record, name)
-    return with_human_block(record, "")

@@ -56,7 +56,7 @@ def _lines(rules: Sequence[Rule]) -> Iterator[str]:
     for phase in PHASES:
         for rule in _of(rules, phase):
             closes = ", ".join(dict.fromkeys(_closes(rule)))
-            yield f"| [{rule.id}](#{rule.id.lower()}) | {rule.severity.value} | {markdown(rule.title)} | {closes} |"
+            yield f"| [{rule.id}](#{rule.id.lower()}) | {rule.severity.value} | {markdown(rule.title, live=True)} | {closes} |"
     for phase in PHASES:
         found = _of(rules, phase)
         if found:
@@ -81,23 +81,23 @@ def _rule(rule: Rule) -> Iterator[str]:
     status = "" if rule.status is Status.STABLE else f", {rule.status.value}"
     counter = ", counter-signal" if rule.counter else ""
     yield f"\n### {rule.id}\n"
-    yield f"**{markdown(rule.title)}** ({rule.severity.value}{status}{counter}; {code(rule.file)})\n"
-    yield f"> {markdown(form_words(rule.message))}\n"
-    yield f"What to do: {markdown(form_words(rule.remedy))}\n"
+    yield f"**{markdown(rule.title, live=True)}** ({rule.severity.value}{status}{counter}; {code(rule.file)})\n"
+    yield f"> {markdown(form_words(rule.message), live=True)}\n"
+    yield f"What to do: {markdown(form_words(rule.remedy), live=True)}\n"
     if rule.frameworks:
-        yield f"Holds for {markdown(frameworks_words(rule))}\n"
+        yield f"Holds for {markdown(frameworks_words(rule), live=True)}\n"
     yield "Fires where"
     for clause in rule.all:
-        yield f"- {markdown(clause_words(clause, rule))}"
+        yield f"- {markdown(clause_words(clause, rule), live=True)}"
     for k, alternative in enumerate(rule.any):
         yield f"- {'or' if k else 'either'}"
         for clause in alternative:
-            yield f"  - {markdown(clause_words(clause, rule))}"
+            yield f"  - {markdown(clause_words(clause, rule), live=True)}"
     if rule.params:
-        yield f"\nParameters: {'; '.join(markdown(param_words(param)) for param in rule.params.values())}"
+        yield f"\nParameters: {'; '.join(markdown(param_words(param), live=True) for param in rule.params.values())}"
     if rule.concludes:
-        yield f"\nConcludes {'; '.join(markdown(conclusion_words(conclusion)) for conclusion in rule.concludes)}"
-    yield f"\nSource: {'; '.join(markdown(source_words(source)) for source in rule.source)}"
+        yield f"\nConcludes {'; '.join(markdown(conclusion_words(conclusion), live=True) for conclusion in rule.concludes)}"
+    yield f"\nSource: {'; '.join(markdown(source_words(source), live=True) for source in rule.source)}"
     text = example_text(rule.fires[0])
     fence = fence_for(text)
     yield f"\n{fence}yaml\n{text}\n{fence}"

@@ -143,3 +143,14 @@ def test_a_terminal_table_has_columns_of_equal_width() -> None:
     assert table_text(Table(("name", "s:"), (("a|b", "1.5"), ("c\x1b", "12.25")))) == (
         "name       s\n-----  -----\na|b      1.5\nc\\x1b  12.25"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["@everyone", "a@b.example", "see https://e.example/x", "HTTP://E.example", "www.e.example", "fixes #12", "GH-7", "x/y#3"],
+)
+def test_nothing_of_a_stranger_is_live_on_github(text: str) -> None:
+    shown = html.unescape(markdown(text).replace("\\", ""))
+    assert shown.replace("\u200b", "") == text
+    assert re.search(r"@\w|(?i:https?|ftp)://|(?i:www)\.|#\d|GH-\d", shown) is None
+    assert markdown(text, live=True).replace("\\", "") == text

@@ -1,0 +1,243 @@
+"""`record verify` finds every change, `record compare` every miss, `record list` what is stale; a block of people survives."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from planproof.cli.main import root
+from planproof.errors import PlanproofError
+from planproof.pipeline import review
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(root, list(arguments), standalone_mode=False, catch_exceptions=False)
+    return (done.return_value if isinstance(done.return_value, int) else 0), done.output
+
+
+@pytest.fixture
+def folder(tmp_path: Path, made: str) -> Path:
+    """A repository with the example of measured stages and its record."""
+    shutil.copytree(EXAMPLES / "measured", tmp_path / "measured")
+    shutil.copy(EXAMPLES / "planproof.toml", tmp_path / "planproof.toml")
+    (tmp_path / "measured" / "record.md").write_text(made, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> str:
+    base = tmp_path_factory.mktemp("made")
+    shutil.copytree(EXAMPLES / "measured", base / "measured")
+    shutil.copy(EXAMPLES / "planproof.toml", base / "planproof.toml")
+    assert run("review", str(base / "measured" / "proposal.yaml"), "-o", str(base / "record.md"))[0] == 0
+    return (base / "record.md").read_text(encoding="utf-8")
+
+
+def record(folder: Path) -> Path:
+    return folder / "measured" / "record.md"
+
+
+def test_a_record_of_unchanged_inputs_verifies_with_whatever_people_wrote_in_their_block(folder: Path) -> None:
+    text = record(folder).read_text()
+    head, _, tail = text.partition("<!-- decision: begin -->\n")
+    _, _, tail = tail.partition("<!-- decision: end -->")
+    written = f"{head}<!-- decision: begin -->\nAccepted by **A. B.**\n\n## Even a heading\n<!-- decision: end -->{tail}"
+    record(folder).write_text(written)
+    status, out = run("record", "verify", str(record(folder)))
+    assert (status, out.splitlines()) == (0, [f"{record(folder)}: verified"])
+    # Rendering it again keeps the block, byte for byte.
+    assert run("review", str(folder / "measured" / "proposal.yaml"), "-o", str(record(folder)))[0] == 0
+    assert record(folder).read_text() == written
+
+
+def test_a_changed_input_is_named_with_what_it_does_to_the_verdict(folder: Path) -> None:
+    proposal = folder / "measured" / "proposal.yaml"
+    proposal.write_text((EXAMPLES / "measured" / "proposal.yaml").read_text() + "\n# edited\n")
+    log = folder / "measured" / "profile.csv"
+    log.write_text(log.read_text() + "\n")
+    status, out = run("record", "verify", str(record(folder)))
+    assert status == 1
+    assert "does NOT verify" in out
+    assert "input: the proposal has changed" in out
+    assert "profile.csv has changed" in out
+    assert "the verdict and the plan are the same" in out
+
+
+def test_an_edit_outside_the_block_is_shown_with_its_line(folder: Path) -> None:
+    text = record(folder).read_text()
+    line = next(k for k, row in enumerate(text.split("\n"), start=1) if row.startswith("- **Step time**"))
+    record(folder).write_text(text.replace("- **Step time**: ", "- **Step time**: 1 ns or "))
+    status, out = run("record", "verify", str(record(folder)))
+    assert status == 1
+    assert "no input differs: the record was edited" in out
+    assert f"the first at line {line}" in out
+    assert "-- **Step time**: 1 ns or" in out
+
+
+def test_numbers_of_the_record_are_not_believed(folder: Path) -> None:
+    """A forged digest does not make a record verify: the bytes are compared."""
+    text = record(folder).read_text()
+    record(folder).write_text(text.replace("verdict: SUPPORTED", "verdict: REFUSED"))
+    status, out = run("record", "verify", str(record(folder)))
+    assert status == 1
+    assert "verdict: REFUSED with" in out
+    assert "-> SUPPORTED with" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda text: text.replace("planproof_record: 1", "planproof_record: 0"), "older format 0"),
+        (lambda text: text.replace("planproof_record: 1", "planproof_record: 99"), "unknown format 99"),
+        (lambda text: text.replace("planproof_record: 1\n", ""), "no 'planproof_record'"),
+        (lambda text: text.replace("<!-- decision: end -->", ""), "not marked once"),
+        (lambda text: text.replace("measured/proposal.yaml\"\n", "gone/proposal.yaml\"\n", 1), "is not found"),
+        (lambda text: text.replace('path: "', 'path: "../../', 1), "no path inside a repository"),
+        (lambda text: text.replace("planproof_record: 1", 'options: ["--exec=x"]\nplanproof_record: 1'), "'--exec=x'"),
+        (lambda text: text.replace("planproof_record: 1", "options: [--as-of=never]\nplanproof_record: 1"), "wrong value"),
+        (lambda text: text.replace("title: ", "title: [", 1), "not YAML"),
+        (lambda text: text.replace("title: ", "title: &a [*a] #", 1), "anchors"),
+        (lambda _: "# nothing\n", "front matter"),
+    ],
+)  # fmt: skip
+def test_a_record_that_cannot_be_judged_says_why(folder: Path, change: object, what: str) -> None:
+    assert callable(change)
+    text = record(folder).read_text()
+    changed = change(text)
+    assert changed != text
+    record(folder).write_text(changed)
+    with pytest.raises(PlanproofError) as raised:
+        run("record", "verify", str(record(folder)))
+    assert what in raised.value.message
+    assert raised.value.exit_status == 2
+    assert raised.value.place.file is not None
+
+
+def test_of_several_records_each_is_judged(folder: Path) -> None:
+    other = folder / "measured" / "other.md"
+    other.write_text(record(folder).read_text().replace("planproof_record: 1", "planproof_record: 0"))
+    status, out = run("record", "verify", str(record(folder)), str(other))
+    assert status == 2
+    assert f"{record(folder)}: verified" in out
+
+
+def steps(seconds: float, count: int = 40, head: str = "step,step_time_s") -> str:
+    return head + "\n" + "".join(f"{k},{seconds * (1 + 0.001 * (k % 3))}\n" for k in range(1, count))
+
+
+@pytest.fixture(scope="module")
+def predicted() -> tuple[float, float, float]:
+    done = review(EXAMPLES / "measured" / "proposal.yaml")
+    best = done.candidate(done.recommended)
+    assert best is not None
+    assert best.step is not None
+    return best.step.low, best.step.value, best.step.high
+
+
+def test_a_run_inside_the_interval_gives_a_row_to_calibrate_on(folder: Path, predicted: tuple[float, float, float]) -> None:
+    _, value, _ = predicted
+    run_file, rows = folder / "run.csv", folder / "rows.csv"
+    run_file.write_text(steps(value))
+    status, out = run("record", "compare", str(record(folder)), str(run_file), "--rows", str(rows))
+    assert status == 0
+    assert ": holds" in out
+    assert "The decision stands." in out
+    (row,) = csv.DictReader(rows.read_text().splitlines())
+    assert float(row["step_time_s"]) == pytest.approx(value, rel=0.002)
+    degrees = [int(row[name]) for name in ("dp", "tp", "pp", "cp")]
+    assert degrees[0] * degrees[1] * degrees[2] * degrees[3] == int(row["gpus"])
+
+
+def test_a_run_beyond_the_threshold_overturns_and_names_a_cause(folder: Path, predicted: tuple[float, float, float]) -> None:
+    _, _, high = predicted
+    run_file = folder / "run.csv"
+    run_file.write_text(steps(1.05 * high))
+    status, out = run("record", "compare", str(record(folder)), str(run_file), "--format", "json")
+    assert status == 1
+    body = json.loads(out[out.index("{") :])
+    (row,) = [one for one in body["rows"] if one["quantity"] == "step_time"]
+    assert (row["state"], body["stands"]) == ("overturns", False)
+    stage = next(one for one in row["causes"] if one["input"].startswith("latency of the recommended plan's stages"))
+    assert stage["needed"] > stage["today"]
+
+
+def test_a_faster_run_lies_outside_and_the_decision_stands(folder: Path, predicted: tuple[float, float, float]) -> None:
+    low, _, _ = predicted
+    run_file = folder / "run.csv"
+    run_file.write_text(steps(900 * low, head="step,step_time_ms"))
+    status, out = run("record", "compare", str(record(folder)), str(run_file))
+    assert status == 0
+    assert ": outside" in out
+    assert "the decision stands" in out
+
+
+def test_memory_beyond_the_device_overturns_and_missing_ranks_and_steps_are_said(folder: Path) -> None:
+    run_file = folder / "run.csv"
+    run_file.write_text("rank,stage,device_gib\n0,0,79.9\n1,0,20\n")
+    status, out = run("record", "compare", str(record(folder)), str(run_file))
+    assert status == 1
+    assert "more than the device has" in out
+    assert "2 of 16 ranks" in out
+    assert "missing: step time" in out
+    run_file.write_text("step,step_time_s\n1,10\n2,10\n")
+    status, out = run("record", "compare", str(record(folder)), str(run_file))
+    assert "no step after the warm-up" in out
+    assert "Nothing measured was compared" in out
+    assert status == 1
+
+
+def test_a_plan_that_is_not_there_is_told(folder: Path) -> None:
+    run_file = folder / "run.csv"
+    run_file.write_text(steps(10))
+    with pytest.raises(PlanproofError, match="no priced plan 'C99'"):
+        run("record", "compare", str(record(folder)), str(run_file), "--plan", "C99")
+
+
+def test_a_list_says_valid_or_stale_and_what_supersedes(folder: Path) -> None:
+    older = folder / "measured" / "older.md"
+    older.write_text(record(folder).read_text())
+    text = record(folder).read_text()
+    record(folder).write_text(text.replace("proposal:\n", 'supersedes: "older.md"\nproposal:\n', 1))
+    status, out = run("record", "list", str(folder), "--format", "json")
+    rows = {one["record"]: one for one in json.loads(out)}
+    assert status == 0
+    assert {one["state"] for one in rows.values()} == {"valid"}
+    assert rows["measured/older.md"]["superseded_by"] == "measured/record.md"
+    assert rows["measured/record.md"]["verdict"] == "SUPPORTED"
+    with (folder / "measured" / "profile.csv").open("a") as file:
+        file.write("\n")
+    status, out = run("record", "list", str(folder))
+    assert status == 1
+    assert "stale (profile" in out
+    assert "has changed" in out
+
+
+def test_a_folder_without_records_and_one_that_does_not_read(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# notes\n")
+    assert run("record", "list", str(tmp_path)) == (0, f"no records under {tmp_path}\n")
+    (tmp_path / "old.md").write_text("---\nverdict: X\nplanproof_record: 0\n---\n")
+    assert run("record", "list", str(tmp_path))[0] == 2
+
+
+def test_options_that_made_a_record_are_used_again(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "smallest", tmp_path / "smallest")
+    shutil.copy(EXAMPLES / "planproof.toml", tmp_path / "planproof.toml")
+    path = tmp_path / "smallest" / "record.md"
+    proposal = str(tmp_path / "smallest" / "proposal.yaml")
+    run("review", proposal, "-o", str(path), "--as-of", "2027-01-31", "--work-limit", "1")
+    assert 'options: ["--as-of=2027-01-31", "--work-limit=1"]' in path.read_text()
+    assert run("record", "verify", str(path))[0] == 0
+
+
+def test_a_file_that_people_wrote_is_not_replaced_by_a_record_without_its_markers(folder: Path) -> None:
+    record(folder).write_text(record(folder).read_text().replace("<!-- decision: begin -->", ""))
+    before = record(folder).read_text()
+    with pytest.raises(PlanproofError, match="not marked once"):
+        run("review", str(folder / "measured" / "proposal.yaml"), "-o", str(record(folder)))
+    assert record(folder).read_text() == before
