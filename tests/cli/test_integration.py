@@ -102,7 +102,7 @@ def test_the_hooks_entry_checks_the_proposals_among_all_files_of_a_commit(
 
 
 def test_pre_commit_itself_runs_the_hook(hook: dict[str, Any], repository: Path, program: Path, tmp_path: Path) -> None:
-    tool = shutil.which("pre-commit")
+    tool = shutil.which("pre-commit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if tool is None:
         pytest.skip("pre-commit is not installed here; the test before runs the hook's command")
     local = {**hook, "language": "system"}
