@@ -7,7 +7,7 @@ from datetime import date
 
 from ..model import forward_flops_per_token, layer_runs, parameters, problems
 from ..proposal import Case, Evidence, MeasuredProfile, Missing
-from ..proposal.schema import Claim, Policy
+from ..proposal.schema import Policy
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .fact import Fact, in_field_unit
 from .kinds import fact
@@ -215,6 +215,7 @@ def _cluster(case: Case) -> Iterator[Fact]:
         return
     nodes = described.nodes
     inner = [link for link in described.links if link.tier != "fabric"]
+    vendors = {group.device.name: group.device.vendor.lower() for group in case.cluster.nodes} if case.cluster else {}
     counts = [node.count for node in nodes if node.count is not None]
     yield fact(
         "cluster",
@@ -242,6 +243,7 @@ def _cluster(case: Case) -> Iterator[Fact]:
                 sheet_memory_bytes=round(node.sheet_memory.value) if node.sheet_memory else None,
                 nics=node.nics[0] if node.nics else None,
                 nic_bandwidth_bytes_per_s=round(node.nics[1].value) if node.nics else None,
+                vendor=vendors.get(node.device),
             )
     for k, link in enumerate(described.links):
         before = described.links[k - 1] if k else None
@@ -260,6 +262,7 @@ def _cluster(case: Case) -> Iterator[Fact]:
             grade=link.bandwidth.grade.value if link.bandwidth else None,
             nics=link.nics,
             nic_bandwidth_bytes_per_s=round(link.nic_bandwidth.value) if link.nic_bandwidth else None,
+            uneven_share=_uneven(link.nics, nodes[0].devices if nodes else None),
             faster_than_inner=faster,
         )
     yield from topology_facts(case)
@@ -271,6 +274,11 @@ def _cluster(case: Case) -> Iterator[Fact]:
         yield fact(
             "contention", "/cluster/contention", stated="shared", share_ppm=share, changing=contention.changing
         )
+
+
+def _uneven(cards: int | None, devices: int | None) -> bool | None:
+    """Whether some devices of a node share a card and others do not."""
+    return None if cards is None or devices is None else cards < devices and devices % cards != 0
 
 
 def _profile(case: Case) -> Iterator[Fact]:
@@ -301,6 +309,9 @@ def _profile(case: Case) -> Iterator[Fact]:
             other_line=second.line,
             what=f"layers {first.first}-{first.last} on {first.mesh}, microbatch {first.microbatch}",
         )
+    from .from_profile import hygiene_facts
+
+    yield from hygiene_facts(case, profile)
     yield from _profile_rate(case, profile)
     yield from _profile_totals(profile)
     yield from _profile_parameters(profile)
@@ -396,25 +407,7 @@ def _profile_parameters(profile: MeasuredProfile) -> Iterator[Fact]:
 
 
 def _claims(case: Case) -> Iterator[Fact]:
-    heading = case.loaded.stated.proposal
-    pipelined = any(plan.pipeline > 1 for plan in case.plans)
-    for k, claim in enumerate(case.loaded.stated.claims or []):
-        yield _claim(claim, f"/claims/{k}", heading.scaling if heading else None, pipelined)
+    if case.loaded.stated.claims:
+        from .from_claims import claim_facts  # most proposals quote nothing
 
-
-def _claim(claim: Claim, path: str, scaling: str | None, pipelined: bool) -> Fact:
-    baseline = claim.baseline
-    value = claim.value
-    return fact(
-        "claim",
-        path,
-        text=claim.text or claim.metric or "",
-        metric=claim.metric,
-        value_ppm=round(1e6 * value) if value is not None and abs(value) < 1e12 else None,
-        scaling=claim.scaling,
-        proposal_scaling=scaling,
-        baseline=baseline.system if baseline else None,
-        baseline_inter_operator=baseline.inter_operator if baseline else None,
-        pipelined=pipelined,
-        source=claim.source,
-    )
+        yield from claim_facts(case)

@@ -278,6 +278,7 @@ def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
             ordered=all(a.first < b.first for a, b in pairwise(plan.stages)),
             ends_right=plan.stages[0].embedding and plan.stages[-1].head,
         )
+    yield from _operators(case, plan, plan.stages)
     microbatch = plan.stated.microbatch
     for k, stage in _told(plan.stages, microbatch, plan.mesh.data):
         before = plan.stages[k - 1] if k else None
@@ -296,6 +297,25 @@ def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
             data=stage.mesh.data,
             tensor=stage.mesh.tensor,
             microbatch_remainder=remainder,
+        )
+
+
+def _operators(case: Case, plan: PlanCase, stages: Sequence[StatedStage]) -> Iterator[Fact]:
+    """The operators whose layout the stages state, each once."""
+    first: dict[str, tuple[int, str]] = {}
+    for k, stage in enumerate(stages):
+        for operator, _ in stage.layouts:
+            first.setdefault(operator, (k, stage.path))
+    if not first or case.model is None:
+        return
+    from ..model import linears  # few plans state any
+
+    rows = [linears(case.model, moe, fused=fused) for moe in (False, case.model.moe is not None) for fused in (False, True)]
+    known = {"embedding", "lm_head", *(linear.name for row in rows for linear in row)}
+    for operator, (k, path) in first.items():
+        near = ", ".join(sorted(known))
+        yield fact(
+            "stage_layout", f"{path}/layouts", plan=plan.name, stage=k, operator=operator, known=operator in known, near=near
         )
 
 
@@ -330,6 +350,8 @@ def _groups(case: Case, plan: PlanCase) -> Iterator[Fact]:
             slowest_link=slowest.name,
             slowest_tier=tier,
             crosses_fabric=tier == "fabric",
+            fits_node=(size - 1) * stride < cluster.devices_per_node,
+            node_devices=cluster.devices_per_node,
         )
 
 

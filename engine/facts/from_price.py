@@ -133,6 +133,8 @@ def step_fact(priced: Priced, path: str, step: Estimate, mfu: float) -> Fact:
         grade=step.grade.value,
         grade_rank=step.grade.rank,
         mfu_ppm=round(1e6 * mfu),
+        peak_speed_up_ppm=round(1e6 / mfu) if mfu > 1e-6 else None,
+        transfer_ppm=round(1e6 * (ledger.transfer_intra_s + ledger.transfer_inter_s) / seconds),
         bubble_ppm=round(1e6 * max(0.0, ledger.bubble_s) / seconds),
         exposed_ppm=round(1e6 * ledger.exposed_s / seconds),
         unmodelled=len(priced.step.unmodelled),

@@ -129,17 +129,18 @@ def _rates(case: Case) -> Iterator[Fact]:
         if link.tier == "fabric" and sheet.nics is not None:
             card = sheet.nics.bandwidth
             if link.nic_bandwidth is not None:
-                yield _rate(f"a card of '{link.name}'", f"{link.path}/nics/bandwidth", link.nic_bandwidth, card, sheet)
+                yield _rate(f"a card of '{link.name}'", f"{link.path}/nics/bandwidth", link.nic_bandwidth, card, sheet, "card")
             elif link.bandwidth is not None and sheet.devices:
                 whole = sheet.nics.count * card.value / sheet.devices
                 contention = case.cluster.contention if case.cluster is not None else 0.0
                 whole *= (1 - contention) / (link.oversubscription or 1.0)
-                yield _rate(f"a device on '{link.name}'", f"{link.path}/bandwidth", link.bandwidth, whole, sheet)
+                yield _rate(f"a device on '{link.name}'", f"{link.path}/bandwidth", link.bandwidth, whole, sheet, "device")
         elif link.path == "/cluster/intra_node" and link.bandwidth is not None and sheet.links:
-            yield _rate(f"a device on '{link.name}'", f"{link.path}/bandwidth", link.bandwidth, sheet.links[0].bandwidth, sheet)
+            rate = sheet.links[0].bandwidth
+            yield _rate(f"a device on '{link.name}'", f"{link.path}/bandwidth", link.bandwidth, rate, sheet, "inner")
 
 
-def _rate(what: str, path: str, stated: Quantity, printed: Quantity | float, sheet: NodeSheet) -> Fact:
+def _rate(what: str, path: str, stated: Quantity, printed: Quantity | float, sheet: NodeSheet, form: str) -> Fact:
     other = printed if isinstance(printed, float) else float(printed.value)
     factor = max(stated.value, other) / min(stated.value, other)
     slip = "bits_and_bytes" if 7.5 <= factor <= 8.5 else "thousand" if 900 <= factor <= 1100 else "none"
@@ -147,6 +148,7 @@ def _rate(what: str, path: str, stated: Quantity, printed: Quantity | float, she
         "rate_check",
         path,
         what=what,
+        form=form,
         sheet=sheet.name,
         stated_bytes_per_s=round(stated.value),
         sheet_bytes_per_s=round(other),

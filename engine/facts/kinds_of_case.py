@@ -158,6 +158,7 @@ OF_CASE: tuple[Kind, ...] = (
             "sheet_memory_bytes": whole("What the device's data sheet says, nominal.", optional=True),
             "nics": whole("Network cards that the node's data sheet lists.", optional=True),
             "nic_bandwidth_bytes_per_s": whole("Of one of them, per direction.", optional=True),
+            "vendor": text("Who makes the device, in small letters.", optional=True),
         },
     ),
     Kind(
@@ -173,6 +174,7 @@ OF_CASE: tuple[Kind, ...] = (
             "grade": text("Grade of the bandwidth.", optional=True, one_of=GRADES),
             "nics": whole("Network cards a node, for a fabric.", optional=True),
             "nic_bandwidth_bytes_per_s": whole("Of one card, for a fabric.", optional=True),
+            "uneven_share": flag("Whether its cards are fewer than a node's devices and do not divide them.", optional=True),
             "faster_than_inner": flag("Whether it is faster than the tier inside it.", optional=True),
         },
     ),
@@ -211,6 +213,7 @@ OF_CASE: tuple[Kind, ...] = (
         "A rate that the proposal states and a data sheet states too.",
         {
             "what": text("Of what."),
+            "form": text("card, device (of the fabric) or inner (a link inside a node).", one_of=("card", "device", "inner")),
             "sheet": text("The data sheet."),
             "stated_bytes_per_s": whole("As stated."),
             "sheet_bytes_per_s": whole("By the data sheet."),
@@ -279,6 +282,37 @@ OF_CASE: tuple[Kind, ...] = (
         },
     ),
     Kind(
+        "profile_layouts",
+        "Time of the same layers and microbatch at two tensor degrees.",
+        {
+            "first_layer": whole("First layer."),
+            "last_layer": whole("Last layer."),
+            "tensor_low": whole("The smaller degree."),
+            "tensor_high": whole("The larger degree."),
+            "same": flag("Whether both take the same time."),
+        },
+    ),
+    Kind(
+        "profile_zero",
+        "Rows of the profile that took no time.",
+        {"rows": whole("How many."), "line": whole("Line of the first.")},
+    ),
+    Kind(
+        "profile_shapes",
+        "Parameters of a layer by the profile beside those of the model's shapes.",
+        {
+            "layer": whole("The layer."),
+            "stated": whole("By the profile, times its tensor degree."),
+            "counted": whole("By the shapes."),
+            "ratio_ppm": whole("The larger over the smaller, in millionths."),
+        },
+    ),
+    Kind(
+        "profile_device",
+        "The device that the profile names, where the cluster has another.",
+        {"device": text("By the profile."), "cluster_device": text("Of the cluster.")},
+    ),
+    Kind(
         "profile_contradiction",
         "Two rows of the profile that measure the same thing and differ.",
         {"line": whole("Line of the first."), "other_line": whole("Line of the second."), "what": text("What was measured.")},
@@ -304,6 +338,20 @@ OF_CASE: tuple[Kind, ...] = (
             "baseline_inter_operator": flag("Whether the baseline has pipeline parallelism.", optional=True),
             "pipelined": flag("Whether a plan of the proposal has pipeline parallelism."),
             "source": text("Where it is quoted from.", optional=True),
+            "unit": text("Unit of a throughput.", optional=True),
+            "nodes": whole("Nodes that it was found on.", optional=True),
+            "cluster_nodes": whole("Nodes of this cluster.", optional=True),
+        },
+    ),
+    Kind(
+        "claim_limit",
+        "A claimed throughput or step time beside what the devices' peak rate allows for this model.",
+        {
+            "text": text("The claim, as quoted."),
+            "metric": text("throughput or step_time."),
+            "claimed_tflop": whole("Model TFLOP a second of one device that it amounts to."),
+            "peak_tflop": whole("The device's highest dense rate, in TFLOP a second."),
+            "above": flag("Whether the claim is above it."),
         },
     ),
     Kind(

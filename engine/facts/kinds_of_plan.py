@@ -111,6 +111,18 @@ OF_PLAN: tuple[Kind, ...] = (
         "plan",
     ),
     Kind(
+        "stage_layout",
+        "An operator whose layout a stage states.",
+        {
+            "plan": text("The plan."),
+            "stage": whole("The first stage that states it."),
+            "operator": text("As written."),
+            "known": flag("Whether a layer of the model has an operator of that name."),
+            "near": text("Where it has none: those there are."),
+        },
+        "plan",
+    ),
+    Kind(
         "group",
         "The groups of one mesh axis of a plan, and the links that they cross.",
         {
@@ -123,6 +135,8 @@ OF_PLAN: tuple[Kind, ...] = (
             "slowest_link": text("Name of the outermost link that the group crosses."),
             "slowest_tier": text("Its tier.", one_of=("island", "node", "fabric")),
             "crosses_fabric": flag("Whether members sit on several nodes."),
+            "fits_node": flag("Whether a group, laid out from the first device of a node, would fit in it."),
+            "node_devices": whole("Devices of a node."),
         },
         "plan",
     ),
@@ -219,6 +233,8 @@ OF_PLAN: tuple[Kind, ...] = (
             "grade": text("Its grade.", one_of=GRADES),
             "grade_rank": whole("Its rank."),
             "mfu_ppm": whole("Model FLOPs over the devices' peak."),
+            "peak_speed_up_ppm": whole("At the devices' peak, how many times as fast.", optional=True),
+            "transfer_ppm": whole("One microbatch's transfers between stages, as a share of the step.", optional=True),
             "bubble_ppm": whole("Idle share of the slowest rank's step."),
             "exposed_ppm": whole("Communication that nothing hides, as a share of the step."),
             "unmodelled": whole("Terms that are not modelled."),

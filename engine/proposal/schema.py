@@ -446,7 +446,12 @@ class Claim(Section):
 
     text: Text | None = None
     metric: Literal["mfu", "speed_up", "throughput", "step_time", "memory", "other"] | None = None
-    value: float | None = Field(None, description="a plain number: a fraction for mfu, a factor for speed_up")
+    value: float | None = Field(
+        None, description="a plain number: a fraction for mfu, a factor for speed_up, seconds for step_time; throughput: see unit"
+    )
+    unit: Literal["tokens_per_second", "tokens_per_second_per_device", "tflops_per_device"] | None = Field(
+        None, description="of a throughput"
+    )
     baseline: Baseline | None = None
     scaling: Literal["fixed_model", "weak_scaling"] | None = None
     nodes: Count | None = None

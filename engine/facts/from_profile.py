@@ -1,0 +1,66 @@
+"""Facts that hold a profile against itself, the model and the cluster: equal times, no times, other shapes, another device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..model import is_moe, layer_parameters
+from ..proposal import Case, MeasuredProfile
+from .fact import Fact
+from .kinds import fact
+
+PATH = "/profile/file"
+
+
+def hygiene_facts(case: Case, profile: MeasuredProfile) -> Iterator[Fact]:
+    """What a profile says that no measurement of this model on these devices would."""
+    yield from _layouts(profile)
+    zero = [row for row in profile.rows if row.time == 0]
+    if zero:
+        yield fact("profile_zero", PATH, rows=len(zero), line=zero[0].line)
+    yield from _shapes(case, profile)
+    named = next((row.device for row in profile.rows if row.device), None)
+    devices = {node.device for node in case.described.nodes if node.device}
+    if named is not None and devices:
+        plain, others = _plain(named), [_plain(one) for one in devices]
+        if not any(plain in one or one in plain for one in others):
+            yield fact("profile_device", PATH, device=named[:100], cluster_device=", ".join(sorted(devices)))
+
+
+def _plain(name: str) -> str:
+    return "".join(char for char in name.lower() if char.isalnum())
+
+
+def _layouts(profile: MeasuredProfile) -> Iterator[Fact]:
+    """The same layers and microbatch at the smallest and the largest tensor degree that was timed."""
+    times: dict[tuple[int, int, int], dict[int, float]] = {}
+    for row in profile.rows:
+        if row.time is not None:
+            times.setdefault((row.first, row.last, row.microbatch), {}).setdefault(row.mesh.tensor, row.time)
+    for (first, last, _), by_tensor in sorted(times.items()):
+        low, high = min(by_tensor), max(by_tensor)
+        if low != high:
+            yield fact(
+                "profile_layouts", PATH, first_layer=first, last_layer=last, tensor_low=low, tensor_high=high,
+                same=by_tensor[low] == by_tensor[high],
+            )  # fmt: skip
+
+
+def _shapes(case: Case, profile: MeasuredProfile) -> Iterator[Fact]:
+    """Parameters of the first layer that the profile gives by itself, against the model's."""
+    model = case.model
+    if model is None or profile.layers != model.layers:
+        return
+    offset = 1 if profile.separate_ends else 0
+    for row in profile.rows:
+        layer = row.first - offset
+        inner = 0 < layer < model.layers - 1  # what the ends hold beside their layer is not told apart
+        if row.layers == 1 and row.parameters and inner and not is_moe(model, layer):
+            stated = row.parameters * row.mesh.tensor
+            known = layer_parameters(model, False).total
+            ratio = max(stated, known) / min(stated, known)
+            yield fact(
+                "profile_shapes", PATH, layer=layer, stated=stated, counted=known,
+                ratio_ppm=round(1e6 * min(ratio, 1e9)),
+            )  # fmt: skip
+            return
