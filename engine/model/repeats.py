@@ -28,17 +28,16 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """How a segment repeats the segment of index `first`: its operators, loops and the dims of its cuts, as those of that one.
+    """How a segment repeats the segment of index `first`: its operators, loops and tensors, as those of that one.
 
     `operators[k]` is the operator that plays the part of the first one's k-th, `loops[k]` maps loop names of the first one's to
-    its own, `entering[d]` and `leaving[d]` the dim that plays the part of dim d.
+    its own. `tensors` maps each tensor of the first one to its own, with the dim that plays the part of each dim.
     """
 
     first: int
     operators: tuple[int, ...]
     loops: tuple[dict[str, str], ...]
-    entering: tuple[int, ...]
-    leaving: tuple[int, ...]
+    tensors: dict[str, tuple[str, tuple[int, ...]]]
 
 
 def segments(graph: OperatorGraph) -> list[Segment]:
@@ -171,8 +170,8 @@ def alike(graph: OperatorGraph, parts: list[Segment]) -> list[Alike | None]:
     for k, segment in enumerate(parts):
         # Most graphs write their layers alike: then nothing needs to be compared but the writing.
         before = written.setdefault(_as_written(graph, segment), k)
-        if before < k and (twin := _paired(graph, parts[before], segment, before, found[before])) is not None:
-            found.append(twin)
+        if before < k:
+            found.append(_paired(graph, parts[before], segment, before, found[before]))
             continue
         form = _form(graph, segment, known)
         form.refine(known)
@@ -207,27 +206,29 @@ def _as_written(graph: OperatorGraph, segment: Segment) -> Hashable:
     return tuple(rows), bool(segment.entering), tensors.get(segment.leaving, -1)
 
 
-def _paired(graph: OperatorGraph, one: Segment, two: Segment, at: int, seen: Alike | None) -> Alike | None:
+def _paired(graph: OperatorGraph, one: Segment, two: Segment, at: int, seen: Alike | None) -> Alike:
     """The correspondence of two segments that are written alike, in terms of the first of their kind."""
-    if seen is not None:
-        return _onto(graph, one, two, seen)
-    loops = tuple(
-        {a.name: b.name for a, b in zip(graph.operators[i].loops, graph.operators[j].loops, strict=True)}
-        for i, j in zip(one.operators, two.operators, strict=True)
+    own = dict(zip(one.operators, two.operators, strict=True))
+    loops = {
+        i: {a.name: b.name for a, b in zip(graph.operators[i].loops, graph.operators[j].loops, strict=True)}
+        for i, j in own.items()
+    }
+    names = {
+        a.tensor: b.tensor
+        for i, j in own.items()
+        for a, b in zip(graph.operators[i].uses, graph.operators[j].uses, strict=True)
+    }
+    if seen is None:
+        same = {a: (b, tuple(range(len(graph.tensors[a].sizes)))) for a, b in names.items()}
+        return Alike(at, two.operators, tuple(loops[k] for k in one.operators), same)
+    return Alike(
+        seen.first,
+        tuple(own[k] for k in seen.operators),
+        tuple(
+            {first: loops[k][name] for first, name in part.items()} for k, part in zip(seen.operators, seen.loops, strict=True)
+        ),
+        {first: (names[name], dims) for first, (name, dims) in seen.tensors.items()},
     )
-    ranks = [len(graph.tensors[name].sizes) if name else 0 for name in (two.entering, two.leaving)]
-    return Alike(at, two.operators, loops, tuple(range(ranks[0])), tuple(range(ranks[1])))
-
-
-def _onto(graph: OperatorGraph, one: Segment, two: Segment, seen: Alike) -> Alike:
-    """The correspondence with what `one` itself repeats: the parts that its operators play are played by those of `two`."""
-    place = {k: at for at, k in enumerate(one.operators)}
-    operators = tuple(two.operators[place[k]] for k in seen.operators)
-    loops = []
-    for k, j, names in zip(seen.operators, operators, seen.loops, strict=True):
-        own = {a.name: b.name for a, b in zip(graph.operators[k].loops, graph.operators[j].loops, strict=True)}
-        loops.append({first: own[name] for first, name in names.items()})
-    return Alike(seen.first, operators, tuple(loops), seen.entering, seen.leaving)
 
 
 def _matched(
@@ -264,9 +265,9 @@ def _matched(
         {loop.name: to["loop", str(k), loop.name][2] for loop in graph.operators[k].loops} for k in one.operators
     )
 
-    def dims(tensor: str) -> tuple[int, ...]:
-        if not tensor:
-            return ()
-        return tuple(int(to["dim", tensor, str(d)][2]) for d in range(len(graph.tensors[tensor].sizes)))
-
-    return Alike(first, operators, loops, dims(one.entering), dims(one.leaving))
+    tensors = {
+        node[1]: (to[node][1], tuple(int(to["dim", node[1], str(d)][2]) for d in range(len(graph.tensors[node[1]].sizes))))
+        for node in to
+        if node[0] == "tensor"
+    }
+    return Alike(first, operators, loops, tensors)
