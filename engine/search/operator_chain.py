@@ -1,0 +1,194 @@
+"""The exact minimum over a chain of segments: each kind eliminated once to a table of its cuts, then one pass along the chain.
+
+Min-plus elimination on what is between two cuts gives the least cost for each pair of states of the cuts; copies of a segment
+use the same table, its states renamed. Nothing here knows what a state is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .operator_problem import Factor, OperatorProblem, Piece, Variable
+from .operators import solve_operators
+
+Floats = NDArray[np.float64]
+#: Numbers in one table of an elimination.
+LARGEST = 30_000_000
+
+
+def cut_table(piece: Piece, costs: Mapping[Variable, Floats], sizes: Mapping[Variable, int]) -> tuple[Floats, int]:
+    """([states of the entering cut, of the leaving one], largest number of neighbours met): the least cost between them.
+
+    A cut that there is not counts one state. The leaving cut's own node costs are in it, the entering one's are not. Raises
+    InputError where a table would be too large.
+    """
+    kept = [one for one in (piece.entering, piece.leaving) if one is not None]
+    tables: list[tuple[tuple[Variable, ...], Floats]] = [((one,), cost) for one, cost in costs.items()]
+    tables += [((factor.first, factor.second), factor.seconds) for factor in piece.factors]
+    left = [one for one in costs if one not in kept]
+    width = 0
+    while left:
+        scopes = {one: {v for scope, _ in tables if one in scope for v in scope} - {one} for one in left}
+        chosen = min(left, key=lambda one: (_count(scopes[one], sizes) * sizes[one], left.index(one)))
+        left.remove(chosen)
+        mine = [row for row in tables if chosen in row[0]]
+        tables = [row for row in tables if chosen not in row[0]]
+        rest = sorted(scopes[chosen])
+        width = max(width, len(rest))
+        if _count(rest, sizes) * sizes[chosen] > LARGEST:
+            raise InputError(
+                f"the graph is too entangled: eliminating '{chosen[1]}' needs a table over {len(rest) + 1} operators",
+                code="input.graph.width",
+                remedy="Use fewer mesh axes, or a graph whose blocks are connected by fewer tensors.",
+            )
+        summed = _summed(mine, (*rest, chosen), sizes)
+        tables.append((tuple(rest), summed.min(axis=-1)))
+    scope = tuple(kept)
+    total = _summed(tables, scope, sizes)
+    shape = tuple(sizes[one] if one is not None else 1 for one in (piece.entering, piece.leaving))
+    return total.reshape(shape), width
+
+
+def _count(scope: Sequence[Variable] | set[Variable], sizes: Mapping[Variable, int]) -> int:
+    count = 1
+    for one in scope:
+        count *= sizes[one]
+    return count
+
+
+def _summed(
+    tables: Sequence[tuple[tuple[Variable, ...], Floats]], scope: tuple[Variable, ...], sizes: Mapping[Variable, int]
+) -> Floats:
+    """The sum of tables over the variables of `scope`, in its order."""
+    total = np.zeros([sizes[one] for one in scope])
+    for own, table in tables:
+        order = sorted(range(len(own)), key=lambda k: scope.index(own[k]))
+        moved = np.transpose(table, order) if len(own) > 1 else table
+        shape = [sizes[one] if one in own else 1 for one in scope]
+        total += moved.reshape(shape)
+    return total
+
+
+class Chain:
+    """The chain of one problem, eliminated. `objective` is the least total in seconds a step."""
+
+    def __init__(self, problem: OperatorProblem) -> None:
+        self.problem = problem
+        self.sizes: dict[Variable, int] = {}
+        for piece in problem.pieces:
+            if piece is not None:
+                self.sizes |= {one: len(cost) for one, cost in piece.costs.items()}
+        for segment in problem.segments:
+            if segment.leaving:
+                self.sizes["tensor", segment.leaving] = len(problem.states_of(segment.leaving))
+        self.width = 0
+        self._tables: list[Floats | None] = []
+        for piece in problem.pieces:
+            if piece is None:
+                self._tables.append(None)
+                continue
+            table, width = cut_table(piece, piece.costs, self.sizes)
+            self._tables.append(table)
+            self.width = max(self.width, width)
+        self.tables = [self.table(k, self._first(k)) for k in range(len(problem.segments))]
+        self.before = [np.zeros(1)]
+        for table in self.tables:
+            self.before.append((self.before[-1][:, None] + table).min(axis=0))
+        self.after = [np.zeros(1)]
+        for table in reversed(self.tables):
+            self.after.append((table + self.after[-1][None, :]).min(axis=1))
+        self.after.reverse()
+        self.objective = float(self.before[-1].min())
+
+    def _first(self, k: int) -> Floats:
+        twin = self.problem.repeats[k]
+        table = self._tables[k if twin is None else twin.first]
+        assert table is not None
+        return table
+
+    def table(self, k: int, first: Floats) -> Floats:
+        """A table of the first segment of its kind, for segment `k`: states renamed."""
+        twin = self.problem.repeats[k]
+        if twin is None:
+            return first
+        one, two = self.problem.segments[twin.first], self.problem.segments[k]
+        own = np.empty_like(first)
+        rows = self._renamed(twin.tensors, one.entering, two.entering)
+        columns = self._renamed(twin.tensors, one.leaving, two.leaving)
+        own[np.ix_(rows, columns)] = first
+        return own
+
+    def _renamed(self, tensors: Mapping[str, tuple[str, tuple[int, ...]]], first: str, own: str) -> NDArray[np.int64]:
+        return self.problem.own_states(first, own, tensors[first][1]) if first else np.zeros(1, dtype=np.int64)
+
+    def choice(self) -> dict[Variable, int]:
+        """The choice of every variable of the graph, in its own states and strategies."""
+        problem = self.problem
+        chosen: dict[Variable, int] = {}
+        known: dict[tuple[int, int, int], dict[Variable, int]] = {}
+        state = 0
+        for k, segment in enumerate(problem.segments):
+            total = self.tables[k][state] + self.after[k + 1]
+            end = int(total.argmin())
+            twin = problem.repeats[k]
+            first = k if twin is None else twin.first
+            at, to = state, end
+            if twin is not None:
+                one = problem.segments[first]
+                rows = self._renamed(twin.tensors, one.entering, segment.entering)
+                columns = self._renamed(twin.tensors, one.leaving, segment.leaving)
+                at = int(np.flatnonzero(rows == state)[0])
+                to = int(np.flatnonzero(columns == end)[0])
+            piece = problem.pieces[first]
+            assert piece is not None
+            inner = known.get((first, at, to))
+            if inner is None:
+                inner = known[first, at, to] = fixed_choice(piece, piece.costs, at, to)
+            chosen |= self._own(k, inner)
+            if segment.leaving:
+                chosen["tensor", segment.leaving] = end
+            state = end
+        return chosen
+
+    def _own(self, k: int, inner: Mapping[Variable, int]) -> dict[Variable, int]:
+        """A choice of the first segment of a kind as the choice of segment `k`, its own names put in."""
+        problem, twin = self.problem, self.problem.repeats[k]
+        if twin is None:
+            return dict(inner)
+        first = problem.segments[twin.first]
+        found: dict[Variable, int] = {}
+        for a, b in zip(first.operators, twin.operators, strict=True):
+            found["operator", problem.graph.operators[b].name] = inner["operator", problem.graph.operators[a].name]
+        for (kind, name), state in inner.items():
+            if kind == "tensor" and name not in (first.entering, first.leaving):
+                own, dims = twin.tensors[name]
+                found["tensor", own] = int(problem.own_states(name, own, dims)[state])
+        return found
+
+
+def fixed_choice(piece: Piece, costs: Mapping[Variable, Floats], at: int, to: int) -> dict[Variable, int]:
+    """The best inside of a segment where its cuts have the states `at` and `to`."""
+    variables = list(costs)
+    unary = {one: cost.copy() for one, cost in costs.items()}
+    if piece.leaving is not None:
+        only = np.full(len(unary[piece.leaving]), np.inf)
+        only[to] = unary[piece.leaving][to]
+        unary[piece.leaving] = only
+    edges: list[tuple[int, int]] = []
+    tables: list[Floats] = []
+    place = {one: k for k, one in enumerate(variables)}
+    for factor in piece.factors:
+        if factor.first == piece.entering:
+            unary[factor.second] = unary[factor.second] + factor.seconds[at]
+            continue
+        edges.append((place[factor.first], place[factor.second]))
+        tables.append(factor.seconds)
+    plan = solve_operators([unary[one] for one in variables], edges, tables)
+    return dict(zip(variables, plan.choice, strict=True))
+
+
+__all__ = ["Chain", "Factor", "cut_table", "fixed_choice"]
