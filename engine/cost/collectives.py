@@ -70,7 +70,9 @@ class Network:
     ) -> None:
         self.cluster = cluster
         known = load_constants() if constants is None else constants
-        self._shares = {False: known["link_share"].value, True: known["fabric_share"].value}
+        fitted = cluster.device.calibration
+        fabric = fitted.fabric.value if fitted is not None and fitted.fabric is not None else known["fabric_share"].value
+        self._shares = {False: known["link_share"].value, True: fabric}
         self._startup = known["collective_startup"].value * factors.latency
         self._root = known["collective_root"].value
         self._latency = factors.latency

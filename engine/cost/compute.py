@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..hardware import DeviceSheet
+from ..hardware import DeviceSheet, Ranged
 from ..model import Attention, Linear, Transformer, Workload, linears, query_key_dim, value_dim
 from ..plan import Mesh
 from .activations import element_bytes, expert_tokens
@@ -39,6 +39,11 @@ class Rates(NamedTuple):
     memory: float
     launch: float
     misaligned: float
+    #: Seconds a layer and pass that the device idles; the share of hidden gathers that slows what hides them.
+    stall: float
+    interference: float
+    #: Share of the loss's traffic through memory that is left where its kernels are fused.
+    loss: float
     #: The dtype whose peak stands in for the compute dtype, "" where the sheet has that one.
     instead: str
 
@@ -93,8 +98,19 @@ def device_rates(sheet: DeviceSheet, workload: Workload, factors: Factors, misal
         memory=sheet.memory_bandwidth.value * e.memory.value * factors.memory,
         launch=sheet.launch.value * factors.launch,
         misaligned=misaligned,
+        stall=_share(factors.stall, sheet, "stall"),
+        interference=_share(factors.interference, sheet, "interference"),
+        loss=_share(factors.loss, sheet, "loss") or 1.0,
         instead=instead,
     )
+
+
+def _share(factor: float | None, sheet: DeviceSheet, name: str) -> float:
+    """`factor`, or what the calibration in force says of `name`, or 0 where nothing is known of it."""
+    if factor is not None:
+        return factor
+    known: Ranged | None = getattr(sheet.calibration, name, None)
+    return known.value if known is not None else 0.0
 
 
 def gemm_seconds(
@@ -184,7 +200,8 @@ def attention_core(model: Transformer, workload: Workload, mesh: Mesh, sequences
     ahead = scores * (2 * e + (2 * e + 1 if dropout else 0))
     back = scores * (3 * e + (2 * e + 1 if dropout else 0))
     seconds = flops / rates.attention
-    kernels = 4 if dropout else 3
+    # Two products, softmax, perhaps dropout; four copies that bring heads forward and back.
+    kernels = 8 if dropout else 7
     return (
         Work(attention=seconds, memory=ahead / rates.memory, kernels=kernels),
         Work(attention=2 * seconds, memory=back / rates.memory, kernels=kernels + 2),
@@ -238,8 +255,8 @@ def head_work(model: Transformer, workload: Workload, mesh: Mesh, sequences: int
     def product(m: float, n: float, k: float) -> float:
         return gemm_seconds(rates, m, n, k, e, peak=rates.wide, aligned=HEAD_ALIGNED)
 
-    ahead = here * (columns * (e + 20) + h * 2 * e)
-    back = here * (columns * (12 + e) + h * 3 * e)
+    ahead = here * (columns * (e + 20) * rates.loss + h * 2 * e)
+    back = here * (columns * (12 + e) * rates.loss + h * 3 * e)
     return LayerWork(
         forward=Work(product(here, columns, h), memory=ahead / rates.memory, kernels=9),
         backward=Work(product(here, h, columns), memory=back / rates.memory, kernels=5),

@@ -31,6 +31,11 @@ class Factors:
     overlap: float = 1.0
     gradient_overlap: float | None = None
     bandwidth: tuple[tuple[str, float], ...] = ()
+    #: Seconds a layer and pass that the device idles, and the share of hidden gathers that slows what hides them; None: the sheet's.
+    stall: float | None = None
+    interference: float | None = None
+    #: The share of the loss's traffic that its kernels leave; None: the sheet's.
+    loss: float | None = None
     #: Of the collectives that were measured on the cluster, in place of their tiers' factors.
     measured: float = 1.0
 

@@ -189,24 +189,24 @@ class StagePricer:
         between = tensor.seconds + expert.seconds
 
         ahead = work.forward.seconds + between + context
-        ahead_launch = max(0.0, work.forward.kernels * rates.launch - ahead)
+        ahead_launch = _wait(ahead, work.forward.kernels, rates)
         ahead += ahead_launch
         again = ahead if recompute is Recompute.FULL else 0.0
         if recompute is Recompute.SELECTIVE:
             again = max(work.core.seconds, work.core.kernels * rates.launch)
         back = work.backward.seconds + between + context_back
-        back_launch = max(0.0, work.backward.kernels * rates.launch - back)
-        weight_launch = max(0.0, work.weight.kernels * rates.launch - work.weight.seconds)
+        back_launch = _wait(back, work.backward.kernels, rates)
+        weight_launch = _longer(work.weight.seconds, work.weight.kernels * rates.launch) - work.weight.seconds
         weight = work.weight.seconds + weight_launch
 
         gathered, scattered = self._sharded(mesh, groups, zero, moe)
         hidden = self._prefetch
         behind = _add(gathered, scattered)
         repeats = 2 if recompute is Recompute.FULL else 1
-        gather = max(0.0, gathered.seconds - hidden * (ahead - _shared(gathered, tensor, expert, exchange)))
+        gather = _beside(gathered.seconds, hidden * (ahead - _shared(gathered, tensor, expert, exchange)), rates)
         busy = repeats * _shared(behind, tensor, expert) + (repeats + 1) * _shared(behind, exchange)
         window = back + back_launch + again + weight - busy
-        gather_back = max(0.0, behind.seconds - hidden * window)
+        gather_back = _beside(behind.seconds, hidden * window, rates)
         durations = Durations(ahead + gather, back + back_launch + again + gather_back, weight)
         terms = (
             work.forward.gemm + work.backward.gemm + work.weight.gemm,
@@ -405,7 +405,29 @@ class StagePricer:
 
 
 def _floor(work: Work, rates: Rates) -> float:
-    return max(work.seconds, work.kernels * rates.launch)
+    return _longer(work.seconds, work.kernels * rates.launch)
+
+
+def _longer(seconds: float, launches: float) -> float:
+    """The longer of two that overlap, with a soft corner: the host runs ahead of the device, but not in every kernel.
+
+    The fourth root of the fourth powers: 19 % above either where both are equal, 1.5 % where one is twice the other.
+    """
+    large, small = (seconds, launches) if seconds > launches else (launches, seconds)
+    return large * (1 + (small / large) ** 4) ** 0.25 if large else 0.0
+
+
+def _wait(seconds: float, kernels: int, rates: Rates) -> float:
+    """What launching adds to a pass, and what the device idles while the host synchronises."""
+    return _longer(seconds, kernels * rates.launch) - seconds + rates.stall
+
+
+def _beside(seconds: float, window: float, rates: Rates) -> float:
+    """What `seconds` of gathers add to a pass that hides `window` of them: all beyond it, and a share of what is hidden, for
+    which the pass cedes memory bandwidth and multiprocessors.
+    """
+    hidden = min(seconds, max(0.0, window))
+    return seconds - hidden + rates.interference * hidden
 
 
 def _exposed(spent: Spent, window: float, layers: int) -> Spent:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from ..frozen import dataclass
+from ..frozen import dataclass, replace
 from ..quantity import Grade, Provenance, Quantity
 
 #: Number formats whose peak rate a sheet may state, dense.
@@ -96,6 +96,46 @@ class Efficiency:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibration:
+    """What steps of one software family on one device were measured to get, fitted by `planproof calibrate`.
+
+    `stall`: seconds a layer and pass that the device idles while the host synchronises; `interference`: the share of hidden
+    gathers by which they slow the computation that hides them; `fabric`: the share of the stated rate between nodes. `residual`:
+    the relative half-width that holds 90 % of rows of groups left out of the fit; `spans`: the least and greatest hidden width,
+    sequence length, tensor degree and devices of the `rows` measured runs in `groups` groups.
+    """
+
+    name: str
+    device: str
+    software: str
+    gemm: Ranged
+    memory: Ranged
+    attention_unfused: Ranged | None
+    attention_flash: Ranged | None
+    launch: Ranged
+    stall: Ranged
+    interference: Ranged | None
+    fabric: Ranged | None
+    #: The share of the loss's traffic through memory that the family's kernels leave: 1 unfused.
+    loss: Ranged | None
+    residual: float
+    bias: float
+    rows: int
+    groups: int
+    sources: tuple[str, ...]
+    spans: tuple[tuple[str, float, float], ...]
+    origin: Origin
+    sha256: str
+
+    def far(self, **values: float) -> tuple[str, ...]:
+        """The names of `values` that lie beyond what was measured, by more than a factor of two."""
+        known = {name: (low, high) for name, low, high in self.spans}
+        return tuple(
+            name for name, value in values.items() if name in known and not known[name][0] / 2 <= value <= known[name][1] * 2
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceSheet:
     """One device type.
 
@@ -120,6 +160,21 @@ class DeviceSheet:
     allocator_reserve: Ranged
     origin: Origin
     sha256: str
+    #: What is known of software families on it, and the one that is in force: its values stand in the fields above.
+    calibrations: tuple[Calibration, ...] = ()
+    calibration: Calibration | None = None
+
+    def under(self, software: str) -> DeviceSheet:
+        """The sheet with the values of a calibrated software family; unchanged where that is not calibrated."""
+        known = next((one for one in self.calibrations if one.software == software), None)
+        if known is None:
+            return self
+        efficiency = replace(
+            self.efficiency, gemm=known.gemm, memory=known.memory,
+            attention_unfused=known.attention_unfused or self.efficiency.attention_unfused,
+            attention_flash=known.attention_flash or self.efficiency.attention_flash,
+        )  # fmt: skip
+        return replace(self, efficiency=efficiency, launch=known.launch, calibration=known)
 
     @property
     def capacity(self) -> Quantity:

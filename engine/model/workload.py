@@ -31,11 +31,13 @@ class Precision:
     master: str | None
     moments: str
     communication: str | None = None
+    #: Of the linear layers' products where it is narrower than the parameters, as in fp8 training; None: theirs.
+    products: str | None = None
 
     @property
     def compute(self) -> str:
-        """The dtype of the matrix multiplications: that of the parameters."""
-        return self.parameters
+        """The dtype of the matrix multiplications: `products`, or that of the parameters."""
+        return self.products or self.parameters
 
     @property
     def mixed(self) -> bool:

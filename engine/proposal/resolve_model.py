@@ -248,7 +248,7 @@ def _precision(stated: WorkloadChoice, collect: Collector) -> Precision | None:
     assert roles.gradients
     assert roles.moments
     master = None if roles.master in (None, "none") else roles.master
-    return Precision(roles.parameters, roles.gradients, master, roles.moments, roles.communication)
+    return Precision(roles.parameters, roles.gradients, master, roles.moments, roles.communication, roles.compute)
 
 
 def _optimizer(stated: WorkloadChoice, collect: Collector) -> Optimizer | None:

@@ -191,6 +191,7 @@ class PrecisionByRole(Section):
     master: Dtype | Literal["none"] | None = Field(None, description="high-precision copy, or none")
     moments: Dtype | None = None
     communication: Dtype | None = Field(None, description="of gradient collectives; default: gradients")
+    compute: Dtype | None = Field(None, description="of the linear layers' products, as fp8 training; default: parameters")
 
 
 class OptimizerChoice(Section):
