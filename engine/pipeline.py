@@ -208,6 +208,16 @@ def judge(loaded: LoadedProposal, opened: Session, phase: Phase, extra: Sequence
     return examine(loaded, opened, extra).findings
 
 
+def explained(loaded: LoadedProposal, opened: Session, rule: Rule) -> tuple[list[Finding], tuple[Fact, ...], Case]:
+    """The findings of one rule, the facts that it was held against, and the case that they were derived from."""
+    if rule.phase in (Phase.NETWORK, Phase.OUTCOME):
+        case = resolve(loaded, opened.library)
+        done = review_loaded(loaded, opened)
+        return [one for one in done.findings if one.rule_id == rule.id], (), case
+    examined = examine(loaded, opened)
+    return [one for one in examined.findings if one.rule_id == rule.id], examined.facts, examined.case
+
+
 def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact] = ()) -> Review:
     """The whole review of a loaded proposal, in an open session."""
     # Read where it is printed: the packages' metadata take longer to import than a proposal to judge.
@@ -332,9 +342,15 @@ def lint_each(
             opened.gate.start()
             try:
                 examined = examine(one.load(), opened)
-                yield one.path, from_examination(examined, opened.catalogue.rules, _terms(examined, opened))
+                yield one.path, from_examination(examined, _found(examined, opened), _terms(examined, opened))
             except PlanproofError as error:
                 yield one.path, error
+
+
+def _found(examined: Examination, opened: Session) -> list[Rule]:
+    """The rules that found something, by their ids; the others need not be read."""
+    found = [opened.catalogue.get(rule_id) for rule_id in dict.fromkeys(one.rule_id for one in examined.findings)]
+    return [rule for rule in found if rule is not None]
 
 
 def _terms(examined: Examination, opened: Session) -> Terms:
@@ -343,7 +359,7 @@ def _terms(examined: Examination, opened: Session) -> Terms:
 
     return Terms(
         overrides=examined.silencing.changes,
-        mandatory=frozenset(rule.id for rule in opened.catalogue.rules if rule.mandatory),
+        mandatory=frozenset(one.rule for one in opened.catalogue.overrides if one.what == "mandatory"),
         fail_on=opened.settings.fail_on,
         judged_on=opened.today if examined.silencing.notes else None,
         dated=opened.options.as_of is not None,
@@ -412,6 +428,7 @@ __all__ = [
     "Session",
     "Submitted",
     "examine",
+    "explained",
     "judge",
     "lint",
     "lint_each",

@@ -1,4 +1,4 @@
-"""`planproof rules list | test` and `planproof explain RULE`."""
+"""`planproof rules list | new | test` and `planproof explain RULE`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .main import options_of, shared_options
 
 @click.group()
 def rules() -> None:
-    """The rule catalogue: list the rules, or run their own examples."""
+    """The rule catalogue: list the rules, start a new one, or run their own examples."""
 
 
 @rules.command("list")
@@ -54,6 +54,35 @@ def list_rules(format_: str, phase: str | None, **values: Any) -> None:
     click.echo(f"{len(found)} rules")
 
 
+@rules.command("new")
+@click.argument("rule_id", metavar="ID")
+@click.argument("phase", shell_complete=phases)
+@click.argument("title")
+@click.option("--folder", metavar="DIR", default="rules", show_default=True, help="The folder of rules to write it into.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def new_rule(rule_id: str, phase: str, title: str, folder: str, force: bool) -> None:
+    """Start a rule: a file in DIR/PHASE that loads, with an example that fails until it is filled in.
+
+    ID is three capital letters of your own and three digits, PHASE one of intake, evidence, shape, mapping, memory, schedule,
+    network, claims and outcome, TITLE a line that says what is wrong.
+    """
+    from pathlib import Path
+
+    from ..inference.scaffold import scaffold
+    from ..pipeline import Options, session
+    from ..report.output import write_whole
+
+    root = Path(folder)
+    own = (folder,) if root.is_dir() and any(root.rglob("*.y*ml")) else ()
+    with session(Options(rules=own)) as opened:
+        name, text = scaffold(rule_id, phase, title, opened.catalogue.rules)
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(str(path), text, overwrite=force)
+    click.echo(f"written: {path.as_posix()}")
+    click.echo(f"next: fill in its marked lines, then 'planproof rules test {folder}'")
+
+
 @rules.command("test")
 @click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False))
 @click.option("--rule", "wanted", metavar="RULE", multiple=True, shell_complete=rule_ids, help="Only this rule.")
@@ -85,7 +114,7 @@ def explain(rule_id: str, file: str | None, **values: Any) -> int:
     RULE is an id as findings have it, such as MEM001; 'planproof rules list' lists all.
     """
     from ..errors import UsageError
-    from ..pipeline import judge, session
+    from ..pipeline import explained, session
     from ..report.explain import explain_match, explain_rule
 
     with session(options_of(values), file) as opened:
@@ -105,6 +134,6 @@ def explain(rule_id: str, file: str | None, **values: Any) -> int:
         from ..proposal import load_proposal
 
         loaded = load_proposal(file)
-        found = [one for one in judge(loaded, opened, rule.phase) if one.rule_id == rule.id]
-        click.echo(explain_match(rule, found, loaded), nl=False)
+        found, facts, case = explained(loaded, opened, rule)
+        click.echo(explain_match(rule, found, loaded, facts, case), nl=False)
     return 0

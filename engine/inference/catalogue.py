@@ -8,8 +8,9 @@ rules.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 from ..errors import RuleError, UsageError
 from ..facts.fact import Kind
 from ..frozen import dataclass
-from .compiled import fresh
+from .compiled import Head, Shelf, fresh
 from .reading import listed, near
 from .rule import CLOSED, PHASES, Phase, Rule, Severity
 
@@ -41,7 +42,7 @@ class Override:
 class Catalogue:
     """Rules in order of phase and id, and the overrides that are in force."""
 
-    rules: tuple[Rule, ...]
+    rules: Sequence[Rule]
     kinds: Mapping[str, Kind]
     overrides: tuple[Override, ...] = ()
 
@@ -57,8 +58,27 @@ class Catalogue:
         """The rules of `phase` that are in force."""
         return tuple(rule for rule in self.rules if rule.phase is phase and rule.active)
 
+    def packs(self, phase: Phase) -> tuple[tuple[tuple[str, ...], Callable[[], tuple[Rule, ...]]], ...]:
+        """The rules of `phase` in force by the frameworks they hold for, those for all first; read when they are called for."""
+        heads: Iterable[Head] = (
+            self.rules.heads
+            if isinstance(self.rules, Shelf)
+            else (Head(rule.id, rule.phase, rule.active, rule.frameworks) for rule in self.rules)
+        )
+        found: dict[tuple[str, ...], list[int]] = {}
+        for position, head in enumerate(heads):
+            if head.phase is phase and head.active:
+                found.setdefault(tuple(sorted(head.frameworks)), []).append(position)
+        return tuple((names, partial(self._at, tuple(positions))) for names, positions in sorted(found.items()))
+
+    def _at(self, positions: Sequence[int]) -> tuple[Rule, ...]:
+        return tuple(self.rules[position] for position in positions)
+
     def get(self, rule_id: str) -> Rule | None:
         """The rule called `rule_id`, in force or not."""
+        if isinstance(self.rules, Shelf):
+            position = next((k for k, head in enumerate(self.rules.heads) if head.id == rule_id), None)
+            return None if position is None else self.rules[position]
         return next((rule for rule in self.rules if rule.id == rule_id), None)
 
     def with_overrides(
@@ -121,6 +141,8 @@ def load_catalogue(
         *(_shipped(root) if shipped and ready is None else ()),
         *(item for folder in folders or () for item in _in_folder(Path(folder))),
     ]
+    if ready is not None and not texts:
+        return Catalogue(ready, kinds)
     return Catalogue(in_order([*(ready or ()), *_loaded(texts, kinds, {rule.id: rule.file for rule in ready or ()})]), kinds)
 
 

@@ -3,15 +3,19 @@
 `python -m planproof.inference` writes `compiled.json` beside the rules; a test fails where it is stale. It
 holds what the loader made of each file and the size of each file; where a file has come, gone, changed its size or is
 clearly newer, the rules are read from their files instead, so an edited rule counts at once.
+
+A row is read when its rule is asked for: its first line says of each rule what is needed to know whether it will be. So
+the rules of a framework cost next to nothing where that is not named.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple, overload
 
 from ..facts.fact import Fact
 from ..quantity import Grade, Provenance
@@ -34,23 +38,65 @@ from .rule import (
 )
 
 NAME = "compiled.json"
-_FORMAT = 2
+_FORMAT = 3
 #: Seconds by which an installer may unpack a rule after the compiled file without being taken for an edit.
 _SLACK = 10.0
 
 
 def compiled_text(rules: Iterable[Rule], sizes: Mapping[str, int]) -> str:
     """The content of the compiled file: the rules as loaded, in order, one a line, and the sizes of their files."""
-    rows = ",\n".join(json.dumps(_encoded(rule), ensure_ascii=False, separators=(",", ":")) for rule in rules)
-    return f'{{"format":{_FORMAT},"sizes":{json.dumps(dict(sorted(sizes.items())))},"rules":[\n{rows}\n]}}\n'
+    known = list(rules)
+    rows = ",\n".join(json.dumps(_encoded(rule), ensure_ascii=False, separators=(",", ":")) for rule in known)
+    heads = json.dumps([[rule.id, rule.phase.value, rule.status.value, list(rule.frameworks)] for rule in known])
+    sized = json.dumps(dict(sorted(sizes.items())))
+    return f'{{"format":{_FORMAT},"sizes":{sized},"heads":{heads},"rules":[\n{rows}\n]}}\n'
 
 
-def read_compiled(text: str, sizes: Mapping[str, int]) -> tuple[Rule, ...] | None:
+class Head(NamedTuple):
+    """What must be known of a rule before it is read: its id, its phase, whether it is in force, and its frameworks."""
+
+    id: str
+    phase: Phase
+    active: bool
+    frameworks: tuple[str, ...]
+
+
+class Shelf(Sequence[Rule]):
+    """Rules in order, each read from its row when it is asked for."""
+
+    def __init__(self, heads: Sequence[Head], rows: Sequence[str]) -> None:
+        self.heads = tuple(heads)
+        self._rows = rows
+        self._read: dict[int, Rule] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Rule: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Rule, ...]: ...
+    def __getitem__(self, index: int | slice) -> Rule | tuple[Rule, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        position = range(len(self))[index]
+        found = self._read.get(position)
+        if found is None:
+            found = self._read[position] = _decoded(json.loads(self._rows[position].removesuffix(",")))
+        return found
+
+
+def read_compiled(text: str, sizes: Mapping[str, int]) -> Shelf | None:
     """The rules of a compiled file; None where it was made of other files or by another version."""
-    data = json.loads(text)
-    if data["format"] != _FORMAT or data["sizes"] != sizes:
+    first, *rows = text.split("\n")
+    header = json.loads(first + "]}")
+    if header["format"] != _FORMAT or header["sizes"] != sizes:
         return None
-    return tuple(_decoded(row) for row in data["rules"])
+    heads = [
+        Head(rule_id, Phase(phase), status != Status.DEPRECATED.value, tuple(frameworks))
+        for rule_id, phase, status, frameworks in header["heads"]
+    ]
+    return Shelf(heads, rows[: len(heads)])
 
 
 def sizes_of(root: Path, phases: Iterable[str]) -> tuple[dict[str, int], float]:
@@ -58,14 +104,15 @@ def sizes_of(root: Path, phases: Iterable[str]) -> tuple[dict[str, int], float]:
     sizes, newest = {}, 0.0
     for phase in phases:
         folder = root / phase
-        for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
-            status = path.stat()
-            sizes[f"{phase}/{path.name}"] = status.st_size
-            newest = max(newest, status.st_mtime)
+        for entry in os.scandir(folder) if folder.is_dir() else ():
+            if entry.name.endswith(".yaml"):
+                status = entry.stat()
+                sizes[f"{phase}/{entry.name}"] = status.st_size
+                newest = max(newest, status.st_mtime)
     return sizes, newest
 
 
-def fresh(root: Path, phases: Iterable[str]) -> tuple[Rule, ...] | None:
+def fresh(root: Path, phases: Iterable[str]) -> Shelf | None:
     """The rules of the compiled file in `root`; None where there is none or it is not of the files beside it."""
     path = root / NAME
     if not path.is_file():

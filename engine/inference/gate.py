@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -74,13 +74,22 @@ class Outcome:
     skipped: tuple[Phase, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Pack:
-    """Rules of one phase that hold for the same frameworks (for all, where there are none), and the kinds they look at."""
+    """Rules of one phase that hold for the same frameworks (for all, where there are none); read when they are first needed."""
 
-    frameworks: tuple[str, ...]
-    rules: tuple[Rule, ...]
-    kinds: frozenset[str]
+    def __init__(self, frameworks: tuple[str, ...], read: Callable[[], tuple[Rule, ...]]) -> None:
+        self.frameworks = frameworks
+        self._read = read
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """Its rules."""
+        return self._read()
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of fact that they look at."""
+        return frozenset().union(*(rule.kinds() for rule in self.rules))
 
 
 class Gate:
@@ -95,7 +104,13 @@ class Gate:
         timeout: float = 20.0,
         probe: Probe | None = None,
     ) -> None:
-        self._packs = {phase: _packs(catalogue.by_phase(phase)) for phase in Phase}
+        self._packs = {
+            phase: tuple(Pack(names, read) for names, read in catalogue.packs(phase)) for phase in Phase
+        }
+        for packs in self._packs.values():  # those for all are read now, so that the worker need not read them again
+            for pack in packs:
+                if not pack.frameworks:
+                    _ = pack.kinds
         self._kinds = kinds
         self._engine: DurableEvaluator | None = None
         self._batch = False
@@ -103,7 +118,7 @@ class Gate:
         if evaluators == "both" and durable.available():
             self._engine = DurableEvaluator(
                 {
-                    _key(phase, pack): partial(_compiled, pack.rules, kinds)
+                    _key(phase, pack): partial(_compiled, pack, kinds)
                     for phase, packs in self._packs.items()
                     for pack in packs
                 },
@@ -326,26 +341,15 @@ class Gate:
         return (make(self._kinds, "finding", finding.path, **values),)
 
 
-def _packs(rules: Sequence[Rule]) -> tuple[Pack, ...]:
-    """`rules` by the frameworks that they hold for; those that hold for all come first."""
-    by_frameworks: dict[tuple[str, ...], list[Rule]] = {}
-    for rule in rules:
-        by_frameworks.setdefault(tuple(sorted(rule.frameworks)), []).append(rule)
-    return tuple(
-        Pack(names, tuple(members), frozenset().union(*(rule.kinds() for rule in members)))
-        for names, members in sorted(by_frameworks.items())
-    )
-
-
 def _key(phase: Phase, pack: Pack) -> str:
     """The name of a pack's definitions in the engine."""
     return "/".join((phase.value, *pack.frameworks))
 
 
-def _compiled(rules: Sequence[Rule], kinds: Mapping[str, Kind]) -> list[Definition]:
+def _compiled(pack: Pack, kinds: Mapping[str, Kind]) -> list[Definition]:
     from .compiler import compile_rule  # needed in the worker only
 
-    return [definition for rule in rules for definition in compile_rule(rule, kinds)]
+    return [definition for rule in pack.rules for definition in compile_rule(rule, kinds)]
 
 
 def _path(at: str | Reference | None, match: Match) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from planproof.errors import RuleError, UsageError
 from planproof.facts import KINDS as SHIPPED_KINDS
-from planproof.inference import Phase, Rule, compiled, load_catalogue
-from planproof.inference.catalogue import rules_root
+from planproof.inference import Phase, Rule, compiled, load_catalogue, load_rule
+from planproof.inference.catalogue import Catalogue, rules_root
 from rule_texts import KINDS, RULE, changed
 
 
@@ -98,7 +99,7 @@ RICH = {
 }
 
 
-def compiled_folder(tmp_path: Path) -> tuple[Path, tuple[Rule, ...]]:
+def compiled_folder(tmp_path: Path) -> tuple[Path, Sequence[Rule]]:
     written(tmp_path, "mapping/a.yaml", RULE)
     written(tmp_path, "mapping/b.yaml", changed(id="MAP005", **RICH))
     rules = load_catalogue(KINDS, [tmp_path], shipped=False).rules
@@ -109,9 +110,31 @@ def compiled_folder(tmp_path: Path) -> tuple[Path, tuple[Rule, ...]]:
 def test_compiled_rules_are_the_rules_of_the_files(tmp_path: Path) -> None:
     root, rules = compiled_folder(tmp_path)
     read = compiled.fresh(root, ["mapping"])
-    assert read == rules
     assert read is not None
+    assert tuple(read) == rules
     assert [rule.digest for rule in read] == [rule.digest for rule in rules]
+
+
+def test_a_compiled_rule_is_read_when_it_is_asked_for(tmp_path: Path) -> None:
+    written(tmp_path, "mapping/a.yaml", RULE)
+    written(tmp_path, "mapping/b.yaml", changed(id="MAP005", framework=["nanotron", "torchtitan"]))
+    written(tmp_path, "mapping/c.yaml", changed(id="MAP006", status="deprecated"))
+    compiled.write(tmp_path, load_catalogue(KINDS, [tmp_path], shipped=False).rules, ["mapping"])
+    read = compiled.fresh(tmp_path, ["mapping"])
+    assert read is not None
+    catalogue = Catalogue(read, KINDS)
+    packs = catalogue.packs(Phase.MAPPING)
+    assert [names for names, _ in packs] == [(), ("nanotron", "torchtitan")]
+    assert read._read == {}
+    assert [rule.id for rule in packs[1][1]()] == ["MAP005"]
+    assert list(read._read) == [1]
+    assert catalogue.get("MAP006") is read[2]
+    assert catalogue.get("MAP007") is None
+
+
+def test_a_framework_that_is_none_is_told_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(RuleError, match="no framework is called 'torchtitian'.*did you mean 'torchtitan'"):
+        load_rule(changed(framework="torchtitian"), "a.yaml", KINDS)
 
 
 def test_compiled_file_of_other_files_does_not_count(tmp_path: Path) -> None:
