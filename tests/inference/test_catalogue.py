@@ -133,7 +133,7 @@ def test_a_compiled_rule_is_read_when_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_framework_that_is_none_is_told_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(RuleError, match="no framework is called 'torchtitian'.*did you mean 'torchtitan'"):
+    with pytest.raises(RuleError, match=r"no framework is called 'torchtitian'.*did you mean 'torchtitan'"):
         load_rule(changed(framework="torchtitian"), "a.yaml", KINDS)
 
 
