@@ -15,6 +15,8 @@ from .fact import Fact
 from .kinds import fact
 from .limits import limits_of
 
+#: Operators of a layer and of the ends that are no matrices of it.
+AROUND_LINEARS = ("embedding", "lm_head", "core", "attention_norm", "mlp_norm", "final_norm", "rotary")
 #: Beyond this nobody looks for divisors, and of more stages than this only so many get a fact of their own.
 MOST_DIVIDED = 10**10
 MOST_STAGES = 256
@@ -311,11 +313,12 @@ def _operators(case: Case, plan: PlanCase, stages: Sequence[StatedStage]) -> Ite
     from ..model import linears  # few plans state any
 
     rows = [linears(case.model, moe, fused=fused) for moe in (False, case.model.moe is not None) for fused in (False, True)]
-    known = {"embedding", "lm_head", *(linear.name for row in rows for linear in row)}
+    known = {*AROUND_LINEARS, *(linear.name for row in rows for linear in row)}
     for operator, (k, path) in first.items():
         near = ", ".join(sorted(known))
         yield fact(
-            "stage_layout", f"{path}/layouts", plan=plan.name, stage=k, operator=operator, known=operator in known, near=near
+            "stage_layout", f"{path}/layouts", plan=plan.name, stage=k, operator=operator,
+            known=operator.rpartition(".")[2] in known, near=near
         )
 
 
