@@ -236,17 +236,11 @@ class StageSearch:
         return found
 
     def _allowed(self, stage: int, option: int, level: int) -> NDArray[np.bool_]:
-        """[first, last] whether a stage fits there; level 0 asks only whether there are layers for the others."""
-        layers, behind = self.model.layers, self.setting.stages - 1 - stage
-        longest: NDArray[np.int64] = np.full(layers, layers - behind - 1)
-        if level:
-            key = stage, option, level
-            if key not in self._longest_of:
-                self._longest_of[key] = self._longest(stage, option, level)
-            longest = self._longest_of[key]
-        inside: NDArray[np.bool_] = np.arange(layers)[None, :] <= longest[:, None]
-        if not behind:
-            inside[:, :-1] = False
+        """[first, last] whether a stage fits there."""
+        key = stage, option, level
+        if key not in self._longest_of:
+            self._longest_of[key] = self._longest(stage, option, level)
+        inside: NDArray[np.bool_] = np.arange(self.model.layers)[None, :] <= self._longest_of[key][:, None]
         return inside
 
     def may_hold(self, length: int) -> bool:
@@ -278,15 +272,20 @@ class StageSearch:
                     columns = self._columns(stage, size)
                     if not columns.size or not allowed.any():
                         continue
-                    behind = bounds[stage + 1][1:, columns - size]
-                    reached = np.maximum(heavy[:, :, None], lead[:, :, None] + behind[None]).min(axis=1)
-                    target = bounds[stage][:layers]
-                    target[:, columns] = np.minimum(target[:, columns], reached)
-                    added = (lead[:, :, None] + sums[stage + 1][1:, columns - size][None]).min(axis=1)
-                    target = sums[stage][:layers]
-                    target[:, columns] = np.minimum(target[:, columns], added)
+                    for table, combined in ((bounds, heavy), (sums, None)):
+                        reached = self._reached(lead, combined, table[stage + 1], columns - size)
+                        target = table[stage][:layers]
+                        target[:, columns] = np.minimum(target[:, columns], reached)
             self._tables[level] = bounds, sums
         return self._tables[level]
+
+    def _reached(self, lead: Floats, heavy: Floats | None, behind: Floats, columns: NDArray[np.int64]) -> Floats:
+        """[first, columns] least over the last layer of lead + what is behind, no less than `heavy`."""
+        if not self.unit:
+            sums = lead + behind[1:, 0]
+            return np.asarray((sums if heavy is None else np.maximum(heavy, sums)).min(axis=1, keepdims=True))
+        sums = lead[:, :, None] + behind[1:, columns][None]
+        return np.asarray((sums if heavy is None else np.maximum(heavy[:, :, None], sums)).min(axis=1))
 
     def _columns(self, stage: int, size: int) -> NDArray[np.int64]:
         """Units left before a stage of `size`, such that it lies within a node or on whole nodes, and each later one has one."""
@@ -350,10 +349,9 @@ class StageSearch:
                 if size > units or not columns.size:
                     continue
                 rows = [self.work(stage, option) for option in options]
-                allowed = self._allowed(stage, 0, 0)
-                lead = np.where(allowed, np.minimum.reduce([row[0] for row in rows]), inf)
-                heavy = np.where(allowed, m * np.minimum.reduce([row[1] for row in rows]), inf)
-                reached = np.maximum(heavy[:, :, None], lead[:, :, None] + table[1:, columns - size][None]).min(axis=1)
+                lead = rows[0][0] if len(rows) == 1 else np.minimum.reduce([row[0] for row in rows])
+                heavy = m * (rows[0][1] if len(rows) == 1 else np.minimum.reduce([row[1] for row in rows]))
+                reached = self._reached(lead, heavy, table, columns - size)
                 next_table[:layers, columns] = np.minimum(next_table[:layers, columns], reached)
             table = next_table
         return float(table[0, units])

@@ -119,6 +119,17 @@ class UnevenSearch:
             self._bounds[key, "share"] = share
         return known, self._bounds[key, "share"]
 
+    def bounded(self, setting: Setting) -> bool:
+        """Whether a setting that runs alike has its table."""
+        return _alike(setting) in self._bounds
+
+    def table_bound(self, setting: Setting) -> float:
+        """The least bound of a setting's chains whether they fit or not."""
+        key = _alike(setting)
+        if key not in self._bounds:
+            self._bounds[key] = self._stages(setting).ignoring_memory()
+        return self._bounds[key]
+
     def search(self, setting: Setting) -> StageSearch:
         """The stages of a setting."""
         known = self._searches.get(setting)
@@ -289,11 +300,11 @@ class Stream:
             if (setting, "no") in search._counted or not stages.may_hold(shortest):
                 search.too_large(setting)
                 return
-            if not search.spend(setting, len({mesh.devices for mesh in setting.meshes})):
+            if not search.bounded(setting) and not search.spend(setting, len({mesh.devices for mesh in setting.meshes})):
                 search.floor = min(search.floor, bound)
                 return
             search.tally.bounded += 1
-            self._push(max(bound, SLACK * stages.ignoring_memory()), _BOUNDED, setting)
+            self._push(max(bound, SLACK * search.table_bound(setting)), _BOUNDED, setting)
             return
         if key not in search._counted:
             if not search.spend(setting, 3 * len(stages.options)):
@@ -334,6 +345,14 @@ class Stream:
         if self.wanted(plan) and search.fit(plan) != "no":
             search.tally.bounded += 1
             self._push(max(SLACK * bound, search.pricer.bound(plan)), _PLAN, plan)
+
+
+def _alike(setting: Setting) -> tuple[object, ...]:
+    """What the durations of a setting's stages and its bound depend on, memory apart."""
+    return (
+        "table", setting.stages, setting.sequences, setting.accumulation, setting.sequence_parallel, max(1, setting.zero),
+        setting.order, setting.meshes, setting.recomputes, setting.schedule is Schedule.ZB_H1,
+    )  # fmt: skip
 
 
 def _is_uniform(plan: Plan, layers: int) -> bool:
