@@ -36,8 +36,12 @@ from .verification import trials_of, verification_of
 if TYPE_CHECKING:
     from ..config import Change
 
-METHOD = "best first over uniform plans in the order of their lower bound; event simulation for the step time; "
+METHOD = (
+    "best first over uniform and uneven plans in the order of their lower bound (uneven ones from tables of stages, and by the "
+    "stage solver); event simulation for the step time; "
+)
 EXACT = "exact within the declared space under the cost model"
+WITHIN = "uneven plans beyond the first few of a setting were bounded, not priced: none is below {floor}, {gap} under the fastest"
 CUT_OFF = "stopped at its limit of work or time, so no claim is made for the plans that were not looked at"
 
 
@@ -75,7 +79,7 @@ def decide(material: Material) -> Review:
     signals = signals_of(material.findings)
     cut_off = outcome is not None and outcome.search.tally.cut_off
     conditions = conditions_of(material.facts, material.findings, recommended, cut_off=cut_off)
-    size = outcome.space.size if outcome is not None else 0
+    size = outcome.search.size if outcome is not None else 0
     ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals, size, cut_off)
     if ruling.refused_of == "evidence":
         conditions = ()
@@ -227,25 +231,37 @@ def _why(outcome: Outcome | None, recommended: Candidate | None, against: Candid
 
 
 def _space(outcome: Outcome) -> SpaceReport:
-    space, tally, chosen = outcome.space, outcome.search.tally, outcome.selection
+    space, search, chosen = outcome.space, outcome.search, outcome.selection
+    tally = search.tally
     rejected = []
     for name, count in sorted(tally.classes.items(), key=lambda item: tally.nearest[item[0]].excess_bytes):
         miss = tally.nearest[name]
         rejected.append(Rejected(name, count, describe(miss.plan), miss.stage, miss.excess_bytes, miss.largest_row))
     return SpaceReport(
-        size=space.size,
-        dimensions=space.dimensions,
-        left_out=tuple((one.dimension, one.reason) for one in space.left_out),
-        shapes=len(space.shapes),
+        size=search.size,
+        dimensions=search.dimensions,
+        left_out=tuple((one.dimension, one.reason) for one in search.left_out),
+        shapes=len(space.all_shapes),
         bounded=tally.bounded,
         priced=tally.priced,
         too_large=tally.too_large,
         fallen=tuple(sorted(chosen.fallen.items())),
-        method=METHOD + (CUT_OFF if tally.cut_off else EXACT),
+        method=METHOD + _claim(outcome),
         complete=not tally.cut_off,
         rejected=tuple(rejected),
         ties=chosen.ties,
+        floor_s=search.floor if search.floor < float("inf") else None,
     )
+
+
+def _claim(outcome: Outcome) -> str:
+    """What may be said of the plans that were not priced."""
+    fastest, floor = outcome.selection.fastest, outcome.search.floor
+    if outcome.search.tally.cut_off:
+        return CUT_OFF
+    if fastest is None or floor >= fastest.seconds:
+        return EXACT
+    return WITHIN.format(floor=human(floor, Dimension.TIME), gap=f"{100 * (1 - floor / fastest.seconds):.2g} %")
 
 
 def _amortisation(material: Material) -> Amortisation | None:

@@ -21,9 +21,11 @@ from ..frozen import dataclass
 from ..plan import Plan, Role
 from ..proposal import Case, ProfileRow
 from ..quantity import Dimension, Estimate, Quantity
+from ..search.driver import PlanSearch
+from ..search.freedoms import freedom_of
 from ..search.pricing import PlanPricer
 from ..search.space import UniformSpace
-from ..search.uniform import Found, UniformSearch
+from ..search.tally import Found
 from .closures import Closures
 from .measured_memory import measured_ledger
 from .probe import axes_on_the_fabric, halved
@@ -39,7 +41,7 @@ class Outcome:
     """What the search came to, with its facts."""
 
     space: UniformSpace
-    search: UniformSearch
+    search: PlanSearch
     selection: Selection
     fastest: Priced | None
     recommended: Priced | None
@@ -135,8 +137,11 @@ class Desk:
         assert case.model is not None
         assert case.workload is not None
         assert case.cluster is not None
-        space = UniformSpace(case.model, case.workload, case.cluster, limits_of(case.limits), case.framework in SHARDS_PIPELINES)
-        search = UniformSearch(space, self.pricer, work_limit=work_limit, seconds=seconds)
+        space = UniformSpace(
+            case.model, case.workload, case.cluster, limits_of(case.limits), case.framework in SHARDS_PIPELINES,
+            freedom_of(case.framework),
+        )  # fmt: skip
+        search = PlanSearch(space, self.pricer, work_limit=work_limit, seconds=seconds)
         verdicts: dict[tuple[object, ...], tuple[str, ...]] = {}
 
         def stands(found: Found) -> tuple[str, ...]:
@@ -158,7 +163,7 @@ class Desk:
         elif not search.tally.cut_off:
             search.exhaust_memory()
         ratios = {name: self.pricer.ratio(priced, best) for name, priced in self.stated.items()} if best else {}
-        facts = tuple(self._facts(space, best, ratios))
+        facts = tuple(self._facts(search.size, best, ratios))
         fastest = self.price(chosen.fastest.plan) if chosen.fastest is not None else None
         return Outcome(space, search, chosen, fastest, best, simpler, reason, ratios, facts, stands)
 
@@ -178,12 +183,11 @@ class Desk:
                 return stated
         return self.price(found.plan.named(name, Role.CANDIDATE))
 
-    def _facts(self, space: UniformSpace, best: Priced | None, ratios: Mapping[str, Estimate]) -> Iterator[Fact]:
+    def _facts(self, size: int, best: Priced | None, ratios: Mapping[str, Estimate]) -> Iterator[Fact]:
         case = self.case
-        uneven = any(not plan.uniform for plan in (priced.plan for priced in self.stated.values()))
         same = next((n for n, p in self.stated.items() if best and p.plan.identity == best.plan.identity), None)
         step = best.step_estimate if best else None
-        yield result_fact(space.size, best, step, same, case.run_steps, uneven=uneven)
+        yield result_fact(size, best, step, same, case.run_steps, uneven=True)
         if best is None:
             return
         if same is None:

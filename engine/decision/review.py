@@ -126,6 +126,8 @@ class SpaceReport:
     complete: bool
     rejected: tuple[Rejected, ...]
     ties: int
+    #: Seconds that no plan left unpriced, though its bound was below a priced one, can be under; None where there is none.
+    floor_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

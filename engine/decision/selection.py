@@ -17,7 +17,7 @@ from dataclasses import field
 from ..frozen import dataclass
 from ..plan import Plan, describe, simplicity
 from ..quantity import Estimate
-from ..search.uniform import Found
+from ..search.tally import Found, SimplerThan
 
 #: What simplicity may cost in expectation, as a share of the step time.
 PRICE_OF_SIMPLICITY = 0.05
@@ -61,7 +61,7 @@ def select(
     chosen = Selection()
     standing = {id(found) for found in contenders}
     own = sorted(contenders, key=lambda found: found.seconds)
-    merged = heapq.merge(own, candidates(chosen.wants), key=lambda found: found.seconds)
+    merged = heapq.merge(own, candidates(SimplerThan(lambda: chosen.limit)), key=lambda found: found.seconds)
     for found in merged:
         chosen.looked_at += 1
         best = chosen.fastest
@@ -102,7 +102,7 @@ def fallback(
     )
     standing = {id(found) for found in own}
     seen = 0
-    rest = candidates(lambda plan: simplicity(plan) < limit)
+    rest = candidates(SimplerThan(lambda: limit))
     for found in heapq.merge(own, rest, key=lambda found: found.seconds):
         seen += 1
         if found.feasible == "yes" and (id(found) in standing or not stands(found)):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 STATES = ("parameters", "gradients", "optimizer state")
 #: A pipeline with more stages has a fact of memory for its ends, its fullest and its tightest stage only.
 MOST_STAGES = 128
+#: What a fact can hold of a count; a space of uneven plans is larger.
+MOST_COUNTED = 2**62
 
 
 def memory_facts(plan: Plan, path: str, ledger: Sequence[StageMemory]) -> Iterator[Fact]:
@@ -171,6 +173,7 @@ def result_fact(
     candidates: int, best: Priced | None, step: Estimate | None, same_as: str | None, run_steps: int | None, *, uneven: bool
 ) -> Fact:
     """What the search came to."""
+    candidates = min(candidates, MOST_COUNTED)
     if best is None or step is None:
         return fact("result", "/plans", outcome="empty", candidates=candidates, uneven_priced=uneven)
     stages = best.plan.stages

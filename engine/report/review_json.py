@@ -407,6 +407,7 @@ def _space(review: Review) -> dict[str, Any] | None:
         "too_large": space.too_large,
         "fallen": [{"rule": rule, "plans": plans} for rule, plans in space.fallen],
         "ties": space.ties,
+        "floor_s": space.floor_s,
         "method": space.method,
         "complete": space.complete,
         "why_recommended": review.why_recommended or None,

@@ -13,7 +13,7 @@ from math import hypot
 from ..cluster import Cluster
 from ..cost import MemoryModel, Priced, Pricer, StageMemory, StepTime, TimeLedger, memory_ledger
 from ..cost.measured import MeasuredStage, MeasuredStages, measured_estimate, measured_peaks, nothing_measured
-from ..cost.memory import Fit, excess_bytes, feasible
+from ..cost.memory import Fit, excess_bytes, feasible, fits, stage_device, stage_memory
 from ..cost.memory_terms import BARE, Implementation
 from ..cost.schedule import closed_form, lower_bound
 from ..cost.step import StageTime, makespan
@@ -59,6 +59,22 @@ class PlanPricer:
     def ledger(self, plan: Plan) -> tuple[StageMemory, ...]:
         """The estimated memory of every stage."""
         return memory_ledger(plan, self.model, self.workload, self.cluster, self.memory_model)
+
+    def stage_ledger(self, plan: Plan, stage: int) -> StageMemory:
+        """The estimated memory of one stage, at its place in the plan."""
+        return stage_memory(plan, stage, self.memory_model, stage_device(plan, stage, self.cluster))
+
+    def stage_fit(self, plan: Plan, stage: int) -> Fit:
+        """Whether one stage fits, by the estimate: what `fit` says of a plan is the worst of its stages."""
+        memory = self.stage_ledger(plan, stage)
+        if self.headroom and memory.device.value > (1 - self.headroom) * memory.capacity_bytes:
+            return "no"
+        return fits(memory)
+
+    def stage_excess(self, memory: StageMemory) -> int:
+        """Bytes by which a stage exceeds its device, less what the policy keeps free; 0 or less within it."""
+        over = memory.device.value - (1 - self.headroom) * memory.capacity_bytes if self.headroom else 0.0
+        return max(excess_bytes(memory), round(over))
 
     def fit(self, plan: Plan, ledger: Sequence[StageMemory]) -> Fit:
         """Whether the plan fits: by measured bytes where all stages have them, else by the estimate's interval."""

@@ -8,13 +8,15 @@ A dimension that is left out carries its reason. This module prices nothing and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 
 from ..cluster import Cluster
 from ..frozen import dataclass
 from ..model import Attention, Transformer, Workload
 from ..plan import DEFAULT_ORDER, Mesh, Plan, Recompute, Role, Schedule, Stage, even_stages
+from .freedoms import FREE, Freedom, Orders
+from .orders import distinct_orders
 
 MICROBATCHES = (1, 2, 4, 8, 16)
 #: Tokens of a sequence that a context-parallel rank keeps at least; the rate of attention on shorter pieces was not measured.
@@ -89,11 +91,15 @@ class Shape:
     expert: int
     microbatch: int
     accumulation: int
+    #: The tensor degree inside an expert; None for that of the rest.
+    expert_tensor: int | None = None
+    #: Axes, innermost first.
+    order: tuple[str, ...] = DEFAULT_ORDER
 
     @property
     def mesh(self) -> Mesh:
         """The mesh of every stage."""
-        return Mesh(data=self.data, tensor=self.tensor, context=self.context, expert=self.expert)
+        return Mesh(self.data, self.tensor, self.context, self.expert, self.expert_tensor)
 
 
 @dataclass(frozen=True)
@@ -106,11 +112,19 @@ class UniformSpace:
     limits: Limits = field(default_factory=Limits)
     #: Whether the framework shards gradients and parameters (ZeRO 2 and 3) of a pipelined model.
     shards_pipelines: bool = False
+    #: What the framework lets a plan vary.
+    freedom: Freedom = FREE
     _even: dict[tuple[int, Mesh], tuple[Stage, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _orders: dict[tuple[Mesh, int], Orders] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """Every shape, in a fixed order."""
+        """Every shape of equal stages, in a fixed order."""
+        return tuple(shape for shape in self.all_shapes if self.model.layers % shape.pipeline == 0)
+
+    @cached_property
+    def all_shapes(self) -> tuple[Shape, ...]:
+        """Every shape, also those whose stages the layers do not divide into, in a fixed order."""
         return tuple(self._shapes())
 
     def _shapes(self) -> Iterator[Shape]:
@@ -118,7 +132,7 @@ class UniformSpace:
         devices = self.cluster.devices
         microbatches = limits.microbatches or MICROBATCHES
         for pipeline in divisors(devices):
-            if model.layers % pipeline or not limits.allows("pipeline", pipeline):
+            if pipeline > model.layers or not limits.allows("pipeline", pipeline):
                 continue
             for tensor in divisors(devices // pipeline):
                 if not limits.allows("tensor", tensor) or not tensor_divides(model, tensor):
@@ -129,7 +143,7 @@ class UniformSpace:
                     data = devices // pipeline // tensor // context
                     if not limits.allows("data", data) or work.global_batch % data:
                         continue
-                    for expert in self._experts(data * context):
+                    for expert, inner in self._experts(tensor, data * context):
                         above = sum(degree > 1 for degree in (pipeline, tensor, context, data, expert))
                         if limits.max_axes is not None and above > limits.max_axes:
                             continue
@@ -139,18 +153,30 @@ class UniformSpace:
                         for microbatch in sorted(set(microbatches)):
                             if replica % microbatch:
                                 continue
-                            shape = Shape(data, tensor, pipeline, context, expert, microbatch, replica // microbatch)
+                            shape = Shape(
+                                data, tensor, pipeline, context, expert, microbatch, replica // microbatch, inner
+                            )
                             if self.zeros(shape):
-                                yield shape
+                                yield from (replace(shape, order=order) for order in self._ordered(shape))
 
-    def _experts(self, replicas: int) -> Iterator[int]:
+    def _ordered(self, shape: Shape) -> Orders:
+        key = shape.mesh, shape.pipeline
+        if key not in self._orders:
+            self._orders[key] = distinct_orders(self.cluster, *key, self.freedom.orders)
+        return self._orders[key]
+
+    def _experts(self, tensor: int, replicas: int) -> Iterator[tuple[int, int | None]]:
+        """(expert, expert tensor) degrees; None for an expert that is split like the rest of its layer."""
         moe = self.model.moe
         if moe is None:
-            yield 1
+            yield 1, None
             return
-        for expert in divisors(replicas):
-            if moe.experts % expert == 0 and self.limits.allows("expert", expert):
-                yield expert
+        for inner in (None, *(divisors(tensor)[:-1] if self.freedom.expert_tensor else ())):
+            # Below the tensor degree the expert group takes in the rest of the tensor group first.
+            for expert in divisors(replicas if inner is None else tensor // inner * replicas):
+                whole = inner is None or (expert > 1 and expert % (tensor // inner) == 0 and moe.ffn % inner == 0)
+                if whole and moe.experts % expert == 0 and self.limits.allows("expert", expert):
+                    yield expert, inner
 
     def variants(self, shape: Shape) -> Iterator[Plan]:
         """Every plan of a shape, in a fixed order."""
@@ -189,7 +215,7 @@ class UniformSpace:
             return ((Schedule.ONE_F_ONE_B, 1),)
         found: list[tuple[Schedule, int]] = []
         allowed = self.limits.schedules or tuple(Schedule)
-        layers = self.model.layers // pipeline
+        layers = self.model.layers // pipeline if self.model.layers % pipeline == 0 else 1
         for schedule in Schedule:
             if schedule.value not in allowed:
                 continue
@@ -249,6 +275,8 @@ class UniformSpace:
             ("pipeline, equal stages", values({s.pipeline for s in shapes})),
             ("context", values({s.context for s in shapes})),
             ("expert", values({s.expert for s in shapes})),
+            ("expert tensor, apart from tensor", values({s.expert_tensor for s in shapes if s.expert_tensor is not None})),
+            ("axis order, innermost first", "; ".join(dict.fromkeys(", ".join(_shown(s)) for s in shapes)) or "none"),
             ("microbatch", values({s.microbatch for s in shapes})),
             ("schedule", ", ".join(kind.value for kind in Schedule if any(kind is one for one, _ in schedules)) or "none"),
             ("interleave", values(interleaves)),
@@ -261,12 +289,8 @@ class UniformSpace:
     def left_out(self) -> tuple[LeftOut, ...]:
         """What the declared space does not hold, with the reason."""
         rows = [
-            LeftOut("uneven stages and meshes", "only uniform plans are searched; stated uneven plans are priced"),
             LeftOut("operator layouts", "each operator keeps the usual layout of its family on the tensor axis"),
-            LeftOut("expert tensor parallelism apart from tensor", "an expert is split like the rest of its layer"),
-            LeftOut("axis order", f"one order is searched, innermost first: {', '.join(DEFAULT_ORDER)}"),
-            LeftOut("recompute by stage", "all stages recompute alike"),
-            LeftOut("fewer devices", "every plan uses all devices"),
+            LeftOut("fewer devices", "every plan uses all devices: those left over would be paid for and idle"),
             LeftOut(
                 f"context parallel with fewer than {CONTEXT_TOKENS} tokens a rank, or with unfused attention",
                 "the rate of attention on shorter pieces was not measured; rings of keys and values need a fused kernel",
@@ -303,8 +327,14 @@ def _plan(
         recompute=recompute,
         zero=zero,
         sequence_parallel=parallel,
-        order=DEFAULT_ORDER,
+        order=shape.order,
     )
+
+
+def _shown(shape: Shape) -> tuple[str, ...]:
+    """The axes above 1 of a shape in its order."""
+    degrees = {"tensor": shape.tensor, "context": shape.context, "data": shape.data, "pipeline": shape.pipeline}
+    return tuple(axis for axis in shape.order if degrees[axis] > 1) or ("one device",)
 
 
 def divisors(number: int) -> list[int]:

@@ -8,58 +8,14 @@ interface is a lazy sequence: who pulls decides when it is enough.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from time import monotonic
 
-from ..cost import StageMemory
 from ..cost.memory import Fit
-from ..frozen import dataclass
 from ..plan import Plan
 from .pricing import PlanPricer
 from .space import UniformSpace
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """A plan that does not fit, its stage and by how many bytes its largest rank exceeds the device at the low end."""
-
-    plan: Plan
-    stage: int
-    excess_bytes: int
-    largest_row: str
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A candidate with what ordering and choosing need; its full price, interval included, is made when it is asked for."""
-
-    plan: Plan
-    seconds: float
-    feasible: Fit
-    memory: tuple[StageMemory, ...]
-
-
-@dataclass(slots=True)
-class Tally:
-    """What happened on the way: counts only grow. `classes` and `nearest`: plans that do not fit, by class."""
-
-    priced: int = 0
-    bounded: int = 0
-    yielded: int = 0
-    too_large: int = 0
-    cut_off: bool = False
-    classes: Counter[str] = field(default_factory=Counter)
-    nearest: dict[str, Miss] = field(default_factory=dict)
-
-    def note(self, miss: Miss) -> None:
-        """Count a plan that does not fit under its class: ZeRO stage and recompute, what frees memory."""
-        name = f"ZeRO {miss.plan.zero}, recompute {miss.plan.recompute.value}"
-        self.classes[name] += 1
-        known = self.nearest.get(name)
-        if known is None or miss.excess_bytes < known.excess_bytes:
-            self.nearest[name] = miss
+from .tally import Found, Miss, Tally
 
 
 #: States of a heap entry, in the order in which equal bounds are taken: what is cheaper to settle first.

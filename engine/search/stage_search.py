@@ -1,0 +1,409 @@
+"""Plans of one setting, in the order of a proven lower bound: where the layers are cut, and what each stage runs on.
+
+Vocabulary. A *setting* fixes the number of stages, the microbatches, the schedule and how states are sharded; an *option* is a
+mesh with a kind of recomputation; a *chain* is one choice of (first layer, last layer, option) a stage. The bound of a chain is
+that of its schedule: stage j waits for the first microbatch to pass the stages before it and then runs all microbatches, so the
+step is at least max over j of [lead of the stages before j] + m x [work of j]. It is monotone in what is behind a stage, so a
+table from the last stage backwards holds the least bound of every suffix, and best first along it yields chains in their order.
+
+Memory is asked of the ledger itself, stage by stage, at the place that a stage has in the pipeline. Knows no rule, no layout of
+operators, and nothing of other settings.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import field, replace
+from itertools import count
+from math import gcd, inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cost.in_flight import in_flight
+from ..cost.memory import Fit
+from ..frozen import dataclass
+from ..model import Transformer, moe_layers
+from ..plan import Mesh, Plan, Recompute, Role, Schedule, Stage
+from .pricing import PlanPricer
+from .stages import solve_stages
+
+Floats = NDArray[np.float64]
+Chain = tuple[tuple[int, int, int], ...]
+_RANK: dict[Fit, int] = {"no": 0, "at_risk": 1, "yes": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all chains of a search share. `sequences`: of one microbatch over all replicas; a mesh takes its data's part each."""
+
+    stages: int
+    sequences: int
+    accumulation: int
+    schedule: Schedule
+    zero: int
+    sequence_parallel: bool
+    order: tuple[str, ...]
+    meshes: tuple[Mesh, ...]
+    recomputes: tuple[Recompute, ...]
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of one simulated step."""
+        return self.stages * self.accumulation * (3 if self.schedule is Schedule.ZB_H1 else 2)
+
+
+class LayerCounts(NamedTuple):
+    """[first, last] dense and MoE layers of every run of layers; inf and 0 where last < first."""
+
+    dense: Floats
+    moe: Floats
+
+
+def layer_counts(model: Transformer) -> LayerCounts:
+    """The counts of a model; all its searches share them."""
+    layers = model.layers
+    before = np.array([moe_layers(model, 0, layer - 1) for layer in range(layers + 1)], dtype=np.float64)
+    moe = before[None, 1:] - before[:-1, None]
+    number = np.arange(layers)[None, :] - np.arange(layers)[:, None] + 1.0
+    return LayerCounts(np.where(number > 0, number - moe, inf), np.where(number > 0, moe, 0.0))
+
+
+class Bounded(NamedTuple):
+    """A chain with its lower bound."""
+
+    bound: float
+    chain: Chain
+
+
+class _Node(NamedTuple):
+    stage: int
+    layer: int
+    left: int
+    before: float
+    best: float
+    chain: Chain
+
+
+@dataclass(slots=True)
+class StageSearch:
+    """The chains of one setting on `devices` devices. `level`: the least fit that a stage must have, 1 may, 2 surely."""
+
+    model: Transformer
+    devices: int
+    pricer: PlanPricer
+    setting: Setting
+    node: int
+    counts: LayerCounts
+    _fits: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _work: dict[tuple[int, int], tuple[Floats, Floats]] = field(default_factory=dict)
+    _longest_of: dict[tuple[int, int, int], NDArray[np.int64]] = field(default_factory=dict)
+    _tables: dict[int, tuple[list[Floats], list[Floats]]] = field(default_factory=dict)
+    options: tuple[tuple[Mesh, Recompute], ...] = field(init=False)
+    unit: int = field(init=False)
+    ways: list[float] = field(init=False)
+    _parts: dict[int, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        setting = self.setting
+        self.options = tuple((mesh, kind) for mesh in setting.meshes for kind in setting.recomputes)
+        # One mesh: the stage says how many devices are left, so they need no axis of their own.
+        sizes = [mesh.devices for mesh in setting.meshes]
+        self.unit = gcd(*sizes) if len(setting.meshes) > 1 else 0
+        self.ways = [0.0] * setting.stages
+        if not self.unit:
+            hops = self.pricer.pricer.time.hops(self._probe(0, 0, {}))[0]
+            self.ways[: len(hops)] = [hop.seconds for hop in hops]
+
+    @property
+    def _units(self) -> int:
+        return self.devices // self.unit if self.unit else 0
+
+    def _size(self, option: int) -> int:
+        return self.options[option][0].devices // self.unit if self.unit else 0
+
+    # What a stage costs.
+
+    def _probe(self, option: int, layer: int, at: dict[int, tuple[int, int]]) -> Plan:
+        """A plan of stages of one layer on an option's mesh, stage k of `at` with its own layers. It only asks for costs."""
+        mesh, kind = self.options[option]
+        p, last = self.setting.stages, self.model.layers - 1
+        stages = []
+        for k in range(p):
+            first, end = at.get(k, (layer, layer))
+            stages.append(Stage(first, end, mesh, embedding=k == 0 and (first == 0 or k not in at), head=k == p - 1))
+            assert end <= last
+        return self._plan(tuple(stages), mesh, kind)
+
+    def _plan(self, stages: tuple[Stage, ...], mesh: Mesh, kind: Recompute) -> Plan:
+        one = self.setting
+        return Plan(
+            name="", stages=stages, microbatch=one.sequences // mesh.data, accumulation=one.accumulation, role=Role.CANDIDATE,
+            schedule=one.schedule, recompute=kind, zero=one.zero, sequence_parallel=one.sequence_parallel, order=one.order,
+            uniform=False,
+        )  # fmt: skip
+
+    def layer_costs(self, option: int) -> tuple[Floats, Floats, Floats]:
+        """[stage, (forward, total)] of a dense layer, of an MoE layer, and of a stage's end."""
+        known = self._parts.get(option)
+        if known is not None:
+            return known
+        time, p = self.pricer.pricer.time, self.setting.stages
+        plain = next((i for i in range(self.model.layers) if not moe_layers(self.model, i, i)), None)
+        routed = next((i for i in range(self.model.layers) if moe_layers(self.model, i, i)), None)
+        rows: list[Floats] = []
+        ends = np.zeros((p, 2))
+        for layer in (plain, routed):
+            if layer is None:
+                rows.append(np.zeros((p, 2)))
+                continue
+            probe = self._probe(option, layer, {})
+            bare = replace(probe, stages=tuple(replace(stage, embedding=False, head=False) for stage in probe.stages))
+            here = np.array([(cost.durations.forward, cost.durations.total) for cost in time.costs(bare)])
+            with_ends = np.array([(cost.durations.forward, cost.durations.total) for cost in time.costs(probe)])
+            rows.append(here)
+            ends = np.maximum(0.0, with_ends - here)
+        self._parts[option] = rows[0], rows[1], ends
+        return self._parts[option]
+
+    def work(self, stage: int, option: int) -> tuple[Floats, Floats]:
+        """([first, last] what a stage adds to those behind it, the work of a microbatch); inf where it holds no layer."""
+        p = self.setting.stages
+        mixed = len(self.pricer.cluster.nodes) > 1
+        key = stage if mixed else 0 if stage == 0 else 2 if stage == p - 1 else 1, option
+        split = self.setting.schedule is Schedule.ZB_H1
+        if key not in self._work:
+            dense, moe, ends = self.layer_costs(option)
+            inside = np.isfinite(self.counts.dense)
+            number, routed = np.where(inside, self.counts.dense, 0.0), self.counts.moe
+            rows = [number * dense[stage, n] + routed * moe[stage, n] + ends[stage, n] for n in (0, 1)]
+            forward = np.where(inside, rows[0], inf) if split else rows[0][:0]
+            self._work[key] = forward, np.where(inside, rows[1], inf)
+        forward, total = self._work[key]
+        return (forward + self.ways[stage] if split else total + 2 * self.ways[stage]), total
+
+    def forget(self) -> None:
+        """Drop the tables, which are large; what is asked for again is computed again."""
+        for kept in (self._work, self._tables, self._longest_of, self._fits, self._parts):
+            kept.clear()
+
+    # What a stage may hold.
+
+    def fit(self, stage: int, option: int, first: int, last: int) -> int:
+        """0: never fits, 1: may, 2: surely, at that place in the pipeline."""
+        one, p = self.setting, self.setting.stages
+        flight = in_flight(one.schedule, stage, p, one.accumulation, 1)
+        moe = moe_layers(self.model, first, last)
+        mixed = stage if len(self.pricer.cluster.nodes) > 1 else 0
+        key = flight, option, last - first + 1 - moe, moe, stage == 0, stage == p - 1, mixed
+        known = self._fits.get(key)
+        if known is None:
+            probe = self._probe(option, min(first, self.model.layers - 1), {stage: (first, last)})
+            known = self._fits[key] = _RANK[self.pricer.stage_fit(probe, stage)]
+        return known
+
+    def _longest(self, stage: int, option: int, level: int) -> NDArray[np.int64]:
+        """[first] the last layer up to which a stage fits, first - 1 where not even one layer does."""
+        layers, p = self.model.layers, self.setting.stages
+        most = layers - (p - 1)
+        found = np.arange(layers) - 1
+        moe = self.model.moe
+        known: dict[int, int] = {}
+        for first in range(stage, layers - (p - 1 - stage)) if stage else (0,):
+            phase = 0
+            if moe is not None:
+                phase = first if first < moe.first_dense else moe.first_dense + (first - moe.first_dense) % moe.every
+            end = layers - 1 if stage == p - 1 else layers - (p - 1 - stage) - 1
+            room = min(most, end - first + 1)
+            length = known.get(phase)
+            if length is None or (moe is not None and length < room and first < moe.first_dense):
+                low, high = 0, most if moe is None else room
+                while low < high:
+                    middle = (low + high + 1) // 2
+                    if first + middle > layers:
+                        high = middle - 1
+                    elif self.fit(stage, option, first, first + middle - 1) >= level:
+                        low = middle
+                    else:
+                        high = middle - 1
+                length = low
+                # A stage that starts late cannot show how long an earlier one may be.
+                if first + most <= layers:
+                    known[phase] = length
+            found[first] = first + min(length, room) - 1
+        return found
+
+    def _allowed(self, stage: int, option: int, level: int) -> NDArray[np.bool_]:
+        """[first, last] whether a stage fits there."""
+        key = stage, option, level
+        if key not in self._longest_of:
+            self._longest_of[key] = self._longest(stage, option, level)
+        inside: NDArray[np.bool_] = np.arange(self.model.layers)[None, :] <= self._longest_of[key][:, None]
+        return inside
+
+    def may_hold(self, length: int) -> bool:
+        """Whether some stage of the pipeline may fit with so many layers: one of its last two, which hold the least."""
+        p, layers = self.setting.stages, self.model.layers
+        places = [(p - 1, layers - length), *([(p - 2, min(p - 2, layers - length))] if p > 1 else [])]
+        return any(
+            self.fit(stage, option, first, first + length - 1) > 0 for stage, first in places for option in range(len(self.options))
+        )
+
+    # Least bounds of suffixes.
+
+    def tables(self, level: int) -> tuple[list[Floats], list[Floats]]:
+        """[stage][layer, units left] the least bound, and the least sum of leads, of what is behind; inf where none fits."""
+        if level not in self._tables:
+            p, layers, units, m = self.setting.stages, self.model.layers, self._units, self.setting.accumulation
+            bounds, sums = [np.full((layers + 1, units + 1), inf) for _ in range(p + 1)], []
+            sums = [table.copy() for table in bounds]
+            bounds[p][layers, 0] = sums[p][layers, 0] = 0.0
+            for stage in range(p - 1, -1, -1):
+                for option in range(len(self.options)):
+                    size = self._size(option)
+                    if size > units:
+                        continue
+                    allowed = self._allowed(stage, option, level)
+                    lead, total = self.work(stage, option)
+                    lead = np.where(allowed, lead, inf)
+                    heavy = np.where(allowed, m * total, inf)
+                    columns = self._columns(stage, size)
+                    if not columns.size or not allowed.any():
+                        continue
+                    for table, combined in ((bounds, heavy), (sums, None)):
+                        reached = self._reached(lead, combined, table[stage + 1], columns - size)
+                        target = table[stage][:layers]
+                        target[:, columns] = np.minimum(target[:, columns], reached)
+            self._tables[level] = bounds, sums
+        return self._tables[level]
+
+    def _reached(self, lead: Floats, heavy: Floats | None, behind: Floats, columns: NDArray[np.int64]) -> Floats:
+        """[first, columns] least over the last layer of lead + what is behind, no less than `heavy`."""
+        if not self.unit:
+            sums = lead + behind[1:, 0]
+            return np.asarray((sums if heavy is None else np.maximum(heavy, sums)).min(axis=1, keepdims=True))
+        sums = lead[:, :, None] + behind[1:, columns][None]
+        return np.asarray((sums if heavy is None else np.maximum(heavy[:, :, None], sums)).min(axis=1))
+
+    def _columns(self, stage: int, size: int) -> NDArray[np.int64]:
+        """Units left before a stage of `size`, such that it lies within a node or on whole nodes, and each later one has one."""
+        units, behind = self._units, self.setting.stages - 1 - stage
+        if not self.unit:
+            return np.zeros(1, dtype=np.int64)
+        left = np.arange(size + behind, units + 1)
+        aligned = (units - left) * self.unit % min(size * self.unit, self.node) == 0
+        if stage == 0:
+            aligned &= left == units
+        return left[aligned]
+
+    def least(self, level: int = 1) -> float:
+        """The least bound of all chains, inf where none fits."""
+        return float(self.tables(level)[0][0][0, self._units])
+
+    def chains(self, level: int = 1) -> Iterator[Bounded]:
+        """All chains whose stages fit, in the order of their bound; among equal bounds short sums first."""
+        bounds, sums = self.tables(level)
+        m, units, p = self.setting.accumulation, self._units, self.setting.stages
+        number = count()
+        least = self.least(level)
+        heap = [(least, 0, 0.0, next(number), _Node(0, 0, units, 0.0, 0.0, ()))] if least < inf else []
+        while heap:
+            bound, _, _, _, node = heapq.heappop(heap)
+            if node.stage == p:
+                yield Bounded(bound, node.chain)
+                continue
+            for option in range(len(self.options)):
+                size = self._size(option)
+                if self.unit and node.left not in self._columns(node.stage, size):
+                    continue
+                allowed = self._allowed(node.stage, option, level)[node.layer]
+                lead, total = (table[node.layer] for table in self.work(node.stage, option))
+                best = np.maximum(node.best, node.before + m * total)
+                before = node.before + lead
+                reached = np.maximum(best, before + bounds[node.stage + 1][1:, node.left - size])
+                for last in np.flatnonzero(allowed & (reached < inf)):
+                    end = int(last)
+                    after = float(before[end])
+                    child = _Node(
+                        node.stage + 1, end + 1, node.left - size, after, float(best[end]),
+                        (*node.chain, (node.layer, end, option)),
+                    )  # fmt: skip
+                    estimate = after + float(sums[node.stage + 1][end + 1, node.left - size])
+                    key = max(bound, float(reached[end]))
+                    heapq.heappush(heap, (key, -child.stage, estimate, next(number), child))
+
+    def ignoring_memory(self) -> float:
+        """The least bound of all chains whether they fit or not: the quickest option of each size at every place."""
+        p, layers, units, m = self.setting.stages, self.model.layers, self._units, self.setting.accumulation
+        sizes: dict[int, list[int]] = {}
+        for option in range(len(self.options)):
+            sizes.setdefault(self._size(option), []).append(option)
+        table = np.full((layers + 1, units + 1), inf)
+        table[layers, 0] = 0.0
+        for stage in range(p - 1, -1, -1):
+            next_table = np.full_like(table, inf)
+            for size, options in sizes.items():
+                columns = self._columns(stage, size)
+                if size > units or not columns.size:
+                    continue
+                rows = [self.work(stage, option) for option in options]
+                lead = rows[0][0] if len(rows) == 1 else np.minimum.reduce([row[0] for row in rows])
+                heavy = m * (rows[0][1] if len(rows) == 1 else np.minimum.reduce([row[1] for row in rows]))
+                reached = self._reached(lead, heavy, table, columns - size)
+                next_table[:layers, columns] = np.minimum(next_table[:layers, columns], reached)
+            table = next_table
+        return float(table[0, units])
+
+    def shortest(self, level: int) -> Chain | None:
+        """The chain that the stage solver finds of least sum + (m - 1) max, on one mesh and one device type; None if none fits.
+
+        Its costs are those of a middle stage with the ends' added, its transfers the mean hop, its memory that of the place.
+        """
+        p, layers, m = self.setting.stages, self.model.layers, self.setting.accumulation
+        if self.unit or len(self.pricer.cluster.nodes) > 1:
+            return None
+        cost = np.full((layers, layers, 1, len(self.options)), inf)
+        later = np.full(cost.shape, -1, dtype=np.int64)
+        for option in range(len(self.options)):
+            _, middle = self.work(min(1, p - 1), option)
+            _, first = self.work(0, option)
+            _, last = self.work(p - 1, option)
+            here = middle.copy() if p > 2 else first.copy()
+            here[0], here[1:, -1] = first[0], last[1:, -1]
+            cost[:, :, 0, option] = here
+            for stage in range(p - 1, -1, -1):
+                allowed = self._allowed(stage, option, level)
+                behind = later[:, :, 0, option]
+                later[:, :, 0, option] = np.where(allowed & (behind == p - 2 - stage), p - 1 - stage, behind)
+        hop = sum(self.ways) / max(1, p - 1)
+        found = solve_stages(cost, later, [1], p, m, transfer_cost=2 * hop)
+        return tuple((i, j, c) for i, j, _, c in found.stages) if found.stages else None
+
+    # Chains and plans.
+
+    def plan(self, chain: Chain) -> Plan:
+        """The plan of a chain. The recomputation of most stages is the plan's, the others state their own."""
+        kinds = [self.options[option][1] for _, _, option in chain]
+        usual = max(dict.fromkeys(kinds), key=kinds.count)
+        p = len(chain)
+        stages = tuple(
+            Stage(
+                first, last, self.options[option][0], embedding=k == 0, head=k == p - 1,
+                recompute=None if kinds[k] is usual else kinds[k],
+            )
+            for k, (first, last, option) in enumerate(chain)
+        )  # fmt: skip
+        return self._plan(stages, stages[0].mesh, usual)
+
+    def place(self, length: int, option: int) -> Plan:
+        """A plan whose last stage holds `length` layers: it stands for a pair of stage and mesh."""
+        stage, last = self.setting.stages - 1, self.model.layers - 1
+        return self._probe(option, 0, {stage: (last - length + 1, last)})
+
+    def excess(self, length: int, option: int) -> tuple[int, str]:
+        """(bytes, largest row) by which a last stage of `length` layers exceeds its device; 0 where it fits."""
+        memory = self.pricer.stage_ledger(self.place(length, option), self.setting.stages - 1)
+        row = max(memory.rows, key=lambda one: one.bytes)
+        return self.pricer.stage_excess(memory), row.name
