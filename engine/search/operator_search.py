@@ -106,12 +106,14 @@ def search_operators(
     budget: float | None = None,
     allowed: Allowed | None = None,
     next_best: bool = True,
+    integer_program: bool = True,
 ) -> OperatorLayouts:
     """The best layouts of `graph` on `mesh`, in seconds of a step of `terms.microbatches` microbatches.
 
     `zeros`: ZeRO stages that parameters may take. `budget`: bytes of a device for parameters, gradients, optimizer state and
-    kept activations; operators that repeat then take one layout. `allowed` limits the splits of an operator. Raises InputError
-    for a mesh or graph that is too wide.
+    kept activations; operators that repeat then take one layout. `allowed` limits the splits of an operator. Without
+    `integer_program` a budget's gap that the bound leaves is reported, not closed. Raises InputError for a mesh or graph that
+    is too wide.
     """
     pricer = OperatorPricer(workload, cluster, mesh, terms)
     problem = OperatorProblem(graph, pricer, zeros, allowed)
@@ -126,7 +128,7 @@ def search_operators(
         others = _next_in_chain(chain, choice) if next_best else {}
         return _result(problem, choice, lower, method, width, kinds, others)
     tied = Tied(problem)
-    found = tied.within(budget)
+    found = tied.within(budget, integer_program=integer_program)
     if found.choice is None:
         return OperatorLayouts(
             inf, found.lower_bound, found.method, found.width, len(graph.operators), kinds, binding=found.binding

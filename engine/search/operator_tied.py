@@ -7,6 +7,7 @@ program, if scipy is there.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
@@ -110,7 +111,7 @@ class Tied:
         """Seconds of a choice made at a price."""
         return plan.objective - price * self.held(plan)
 
-    def within(self, budget: float) -> Within:
+    def within(self, budget: float, *, integer_program: bool = True) -> Within:
         """The best choice whose bytes are at most `budget`."""
         free = self.solve(self.costs)
         if free.objective == inf:
@@ -144,9 +145,11 @@ class Tied:
                 low = price
         if best is not None and objective - lower <= _CLOSE * objective:
             return self._done(best, objective, lower, "lagrangian", high)
-        try:
-            exact = self.solve(self.costs, budget)
-        except UsageError:
+        exact = None
+        if integer_program:
+            with suppress(UsageError):  # scipy is an optional extra
+                exact = self.solve(self.costs, budget)
+        if exact is None:
             if best is None:
                 return Within(None, inf, lower, "lagrangian", free.width, high, "memory: no layout within the budget was found")
             return self._done(best, objective, lower, "lagrangian", high)
