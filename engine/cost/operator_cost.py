@@ -146,7 +146,8 @@ class OperatorPricer:
             count = ins / ELEMENT_BYTES[tensors[operator.inputs[0].tensor].dtype]
             return max((ins + 20 * count) / memory, launch), max((ins + 12 * count) / memory, launch)
         assert kind in _MOVED
-        return max((ins + outs) / memory, launch), max((outs + 2 * ins if kind is not Kind.REDUCTION else ins + outs) / memory, launch)
+        back = ins + outs if kind is Kind.REDUCTION else outs + 2 * ins
+        return max((ins + outs) / memory, launch), max(back / memory, launch)
 
     def _products(self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int]) -> tuple[float, float]:
         """Fused products of one operand with weights of equal depth: (m, n, k), then (m, k, n) and (n, k, m) backward."""

@@ -136,13 +136,7 @@ class Chain:
             end = int(total.argmin())
             twin = problem.repeats[k]
             first = k if twin is None else twin.first
-            at, to = state, end
-            if twin is not None:
-                one = problem.segments[first]
-                rows = self._renamed(twin.tensors, one.entering, segment.entering)
-                columns = self._renamed(twin.tensors, one.leaving, segment.leaving)
-                at = int(np.flatnonzero(rows == state)[0])
-                to = int(np.flatnonzero(columns == end)[0])
+            at, to = self.first_states(k, state, end)
             piece = problem.pieces[first]
             assert piece is not None
             inner = known.get((first, at, to))
@@ -153,6 +147,16 @@ class Chain:
                 chosen["tensor", segment.leaving] = end
             state = end
         return chosen
+
+    def first_states(self, k: int, entering: int, leaving: int) -> tuple[int, int]:
+        """States of the cuts of segment `k` as those of the first segment of its kind."""
+        problem, twin = self.problem, self.problem.repeats[k]
+        if twin is None:
+            return entering, leaving
+        one, two = problem.segments[twin.first], problem.segments[k]
+        rows = self._renamed(twin.tensors, one.entering, two.entering)
+        columns = self._renamed(twin.tensors, one.leaving, two.leaving)
+        return int(np.flatnonzero(rows == entering)[0]), int(np.flatnonzero(columns == leaving)[0])
 
     def _own(self, k: int, inner: Mapping[Variable, int]) -> dict[Variable, int]:
         """A choice of the first segment of a kind as the choice of segment `k`, its own names put in."""

@@ -7,7 +7,7 @@ them take in a step. Nothing here minimises.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,8 +60,14 @@ class Piece:
 class OperatorProblem:
     """The problem of one graph. `pieces[k]` is set for the first segment of each kind; `repeats[k]` for the others."""
 
-    def __init__(self, graph: OperatorGraph, pricer: OperatorPricer, zeros: Sequence[int] = (0, 1)) -> None:
-        self.graph, self.pricer, self.zeros = graph, pricer, tuple(zeros)
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        pricer: OperatorPricer,
+        zeros: Sequence[int] = (0, 1),
+        allowed: Callable[[Operator, tuple[str, ...]], bool] | None = None,
+    ) -> None:
+        self.graph, self.pricer, self.zeros, self._allowed = graph, pricer, tuple(zeros), allowed
         self.sizes = tuple(axis.size for axis in pricer.mesh.axes)
         self.strategies: dict[str, list[Strategy]] = {}
         self.states: dict[str, list[tuple[Layout, Layout]]] = {}
@@ -69,6 +75,8 @@ class OperatorProblem:
         self.segments: list[Segment] = segments(graph)
         self.repeats: list[Alike | None] = alike(graph, self.segments)
         self._pairs: dict[tuple[str, str], tuple[Ints, Ints]] = {}
+        self._names: dict[int, dict[str, str]] = {}
+        self._moved: dict[tuple[object, ...], Ints] = {}
         self.pieces: list[Piece | None] = [
             None if twin is not None else self._piece(segment)
             for segment, twin in zip(self.segments, self.repeats, strict=True)
@@ -102,7 +110,10 @@ class OperatorProblem:
         """The strategies of an operator."""
         found = self.strategies.get(operator.name)
         if found is None:
-            found = self.strategies[operator.name] = strategies(operator, self.graph.tensors, self.pricer, self.zeros)
+            found = strategies(operator, self.graph.tensors, self.pricer, self.zeros)
+            if self._allowed is not None:
+                found = [one for one in found if self._allowed(operator, one.split)]
+            self.strategies[operator.name] = found
         return found
 
     # Layouts of an operand by strategy, as rows of its tensor's conversions.
@@ -114,14 +125,14 @@ class OperatorProblem:
         rows = self.strategies_of(operator)
         value = [index[operand(use, tensor, one.split, self.sizes)] for one in rows]
         gradient = [index[operand_gradient(use, tensor, one.split, self.sizes)] for one in rows]
-        return np.array(value), np.array(gradient)
+        return np.array(value, dtype=np.int64), np.array(gradient, dtype=np.int64)
 
     def result_rows(self, operator: Operator, use: Use, conversions: Conversions) -> tuple[Ints, Ints]:
         """(value, gradient) rows of an output by strategy."""
         tensor = self.graph.tensors[use.tensor]
         made = [result(operator, use, tensor, one.split, self.sizes) for one in self.strategies_of(operator)]
         index = conversions.index
-        return np.array([index[one] for one in made]), np.array([index[result_gradient(one)] for one in made])
+        return _rows(index, made), _rows(index, [result_gradient(one) for one in made])
 
     def state_rows(self, tensor: str, conversions: Conversions) -> tuple[Ints, Ints]:
         """(value, gradient) rows of a shared tensor by state."""
@@ -181,11 +192,71 @@ class OperatorProblem:
         leaving: Variable | None = ("tensor", segment.leaving) if segment.leaving else None
         return Piece(entering, leaving, costs, memory, tuple(factors))
 
+    def without_strategy(self) -> str:
+        """An operator that has no strategy left, "" where all have one."""
+        return next((name for name, rows in self.strategies.items() if not rows), "")
+
+    def with_another_split(self, operator: str, costs: Floats, chosen: int) -> Floats:
+        """Node costs with every strategy of the chosen one's split forbidden."""
+        rows = self.strategies[operator]
+        return np.where([one.split == rows[chosen].split for one in rows], np.inf, costs)
+
+    def copies(self, k: int) -> list[int]:
+        """The segments of the kind of segment `k`, the first of its kind, itself included."""
+        return [k, *(at for at, twin in enumerate(self.repeats) if twin is not None and twin.first == k)]
+
+    def names(self, k: int) -> dict[str, str]:
+        """The operators of segment `k` by the names of those of the first segment of its kind."""
+        found = self._names.get(k)
+        if found is None:
+            twin = self.repeats[k]
+            own = self.segments[k].operators if twin is None else twin.operators
+            first = self.segments[k if twin is None else twin.first].operators
+            rows = self.graph.operators
+            found = self._names[k] = {rows[a].name: rows[b].name for a, b in zip(first, own, strict=True)}
+        return found
+
+    def state_in_first(self, k: int, variable: Variable, choice: Mapping[Variable, int]) -> int:
+        """The state that segment `k` chose for a variable of the first segment of its kind, in that one's states."""
+        twin = self.repeats[k]
+        kind, name = variable
+        if kind == "operator":
+            return choice["operator", self.names(k)[name]]
+        if twin is None:
+            return choice[variable]
+        own, dims = twin.tensors[name]
+        return int(np.flatnonzero(self.own_states(name, own, dims) == choice["tensor", own])[0])
+
+    def rows(self, variable: Variable, tensor: str, conversions: Conversions, *, reads: bool) -> tuple[Ints, Ints]:
+        """(value, gradient) rows of one end of a factor by state."""
+        if variable[0] == "tensor":
+            return self.state_rows(tensor, conversions)
+        operator = next(one for one in self.graph.operators if one.name == variable[1])
+        if reads:
+            use = next(one for one in operator.inputs if one.tensor == tensor)
+            return self.operand_rows(operator, use, conversions)
+        use = next(one for one in operator.outputs if one.tensor == tensor)
+        return self.result_rows(operator, use, conversions)
+
     def own_states(self, first: str, own: str, dims: Sequence[int]) -> Ints:
         """For each state of the shared tensor `first`, the state of `own` that plays its part."""
+        key = (first, own, tuple(dims))
+        known = self._moved.get(key)
+        if known is not None:
+            return known
+        if tuple(dims) == tuple(range(len(dims))):
+            # Dims in the same order: states are listed in the same order, too.
+            known = self._moved[key] = np.arange(len(self.states_of(first)))
+            return known
         place = {state: k for k, state in enumerate(self.states_of(own))}
 
         def moved(layout: Layout) -> Layout:
             return tuple(dims[on] if on >= 0 else on for on in layout)
 
-        return np.array([place[moved(value), moved(gradient)] for value, gradient in self.states_of(first)])
+        known = np.array([place[moved(value), moved(gradient)] for value, gradient in self.states_of(first)])
+        self._moved[key] = known
+        return known
+
+
+def _rows(index: Mapping[Layout, int], layouts: Sequence[Layout]) -> Ints:
+    return np.array([index[one] for one in layouts], dtype=np.int64)

@@ -57,11 +57,12 @@ def _divides(operator: Operator, tensors: Mapping[str, Tensor], split: Sequence[
 def strategies(
     operator: Operator, tensors: Mapping[str, Tensor], pricer: OperatorPricer, zeros: Sequence[int]
 ) -> list[Strategy]:
-    """Every split with every ZeRO stage of `zeros`; what has no parameters has one."""
-    stages = zeros if operator.parameters else (0,)
+    """Every split with every ZeRO stage of `zeros`; where no axis leaves parameters whole, one is as good as another."""
     found = []
     for split in splits(operator, tensors, pricer):
         named = tuple(WHOLE if loop == SUMS else loop for loop in split)
+        whole = any(loop not in (WHOLE, *use.loops) for use in operator.parameters for loop in named)
+        stages = zeros if whole else zeros[:1]
         found += [Strategy(split, zero, pricer.spending(operator, tensors, named, zero)) for zero in stages]
     return found
 
