@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from ..errors import UsageError
+
+#: How long the reader of a pipe may take to open it: shells start both at once.
+PATIENCE_S = 2.0
 
 
 def write_whole(path: str | os.PathLike[str], text: str, *, overwrite: bool = True) -> None:
     """Write `text` as UTF-8 to `path`, which holds the old content or the new at every moment, never a part.
 
     A link is followed, so that the file it names is replaced and the link stays; a device or pipe (`/dev/stdout`) is
-    written to. Raises UsageError where that cannot be done, or where `path` exists and `overwrite` is false.
+    written to, a pipe that nobody reads is refused. Raises UsageError where it cannot be done, or where `path` exists
+    and `overwrite` is false.
     """
     shown = os.fspath(path)
     try:
@@ -24,7 +30,7 @@ def write_whole(path: str | os.PathLike[str], text: str, *, overwrite: bool = Tr
         if mode is not None and stat.S_ISDIR(mode):
             raise UsageError(f"'{shown}' is a folder", code="usage.output", remedy="Name a file in it.")
         if mode is not None and not stat.S_ISREG(mode):
-            target.write_text(text, encoding="utf-8")
+            _send(target, text, shown)
             return
         if mode is not None and not overwrite:
             raise _exists(shown)
@@ -38,6 +44,32 @@ def write_whole(path: str | os.PathLike[str], text: str, *, overwrite: bool = Tr
             code="usage.output",
             remedy="Name a file in a folder that exists and that you may write to.",
         ) from None
+
+
+def _send(target: Path, text: str, shown: str) -> None:
+    """Write to a device or pipe. Opening a pipe would wait for a reader for ever; once it is open, writing may wait."""
+    until = time.monotonic() + PATIENCE_S
+    while (descriptor := _opened(target)) is None:
+        if time.monotonic() >= until:
+            raise UsageError(
+                f"'{shown}' is a pipe that nobody reads",
+                code="usage.output",
+                remedy="Start its reader first, or name a file.",
+            )
+        time.sleep(0.02)
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+def _opened(target: Path) -> int | None:
+    """An open device or pipe; None for a pipe without a reader."""
+    try:
+        return os.open(target, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        raise
 
 
 def _replace(target: Path, text: str, mode: int | None, overwrite: bool) -> None:

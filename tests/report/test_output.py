@@ -91,3 +91,27 @@ def test_a_place_where_nothing_can_be_written_is_a_usage_error(name: str, tmp_pa
     with pytest.raises(UsageError):
         write_whole(f"{tmp_path}/{name}", "text")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PATIENCE_S", 0.05)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="a pipe that nobody reads"):
+        write_whole(tmp_path / "pipe", "text")
+
+
+def test_a_pipe_with_a_reader_gets_all_of_it_however_long(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    writing = threading.Thread(target=write_whole, args=(tmp_path / "pipe", "x" * 300_000), daemon=True)
+    writing.start()
+    got = b""
+    while len(got) < 300_000:
+        # Nothing while the writer has not opened its end.
+        got += os.read(reader, 65_536)
+    writing.join(timeout=10)
+    assert not writing.is_alive()
+    assert os.read(reader, 10) == b""
+    os.close(reader)
+    assert got == b"x" * 300_000
