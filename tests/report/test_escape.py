@@ -147,7 +147,7 @@ def test_a_terminal_table_has_columns_of_equal_width() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["@everyone", "a@b.example", "see https://e.example/x", "HTTP://E.example", "www.e.example", "fixes #12", "GH-7", "x/y#3"],
+    ["@everyone", "a@b.example", "see https://e.example/x", "HTTP://E.example", "www.e.example", "see #12", "GH-7", "x/y#3"],
 )
 def test_nothing_of_a_stranger_is_live_on_github(text: str) -> None:
     shown = html.unescape(markdown(text).replace("\\", ""))
