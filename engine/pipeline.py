@@ -106,7 +106,9 @@ def examine(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact] = ())
     silencing = _silencing(loaded, opened)
     base = [*case_facts(case, opened.options.as_of or case.dated), *extra]
     base += [_note(note, note.state) for note in silencing.notes if note.state != "in_force"]
-    stated = [fact for plan in case.plans for fact in plan_facts(case, plan)]
+    # A launch file on its own may leave a degree open: its plan then says nothing that could be judged.
+    open_plans = {p.name for p in case.plans if loaded.bare and p.stated.uniform is None and p.stated.stages is None}
+    stated = [fact for plan in case.plans if plan.name not in open_plans for fact in plan_facts(case, plan)]
     with opened.gate.batch():
         facts, findings, skipped = _run(opened, case, LINT_BEFORE, [*base, *stated], [], silencing.suppressions)
         shut = closures(findings)
@@ -139,7 +141,8 @@ def _silencing(loaded: LoadedProposal, opened: Session) -> Silencing:
 def _lines(loaded: LoadedProposal, pointer: str) -> tuple[int, ...]:
     """The lines that a finding stands in: a comment on or above that of its value or of its key speaks of it."""
     places = (loaded.place(pointer), loaded.document.key_place(pointer))
-    return tuple(dict.fromkeys(place.line for place in places if place.line is not None))
+    own = loaded.document.name
+    return tuple(dict.fromkeys(place.line for place in places if place.line is not None and place.file == own))
 
 
 def _note(note: Judged, state: str) -> Fact:
@@ -323,10 +326,15 @@ class Submitted:
 
     path: str
     raw: bytes | None = None
+    #: A launch file on its own is held to all the evidence of a proposal.
+    require_evidence: bool = False
 
     def load(self) -> LoadedProposal:
         """Read and validate it. Raises InputError."""
-        return load_proposal(self.path) if self.raw is None else parse_proposal(self.raw, self.path, Path(self.path))
+        bare = not self.require_evidence
+        if self.raw is None:
+            return load_proposal(self.path, bare=bare)
+        return parse_proposal(self.raw, self.path, Path(self.path), bare=bare)
 
 
 def lint_each(

@@ -79,6 +79,10 @@ class OutputType(click.ParamType[Output]):
     help="Check only what the git checkout has changed since BASE, and take the configuration from BASE.",
 )
 @click.option("--only-proposals", is_flag=True, help="Pass over named files that are no proposals, or ignored; for hooks.")
+@click.option(
+    "--require-evidence", is_flag=True,
+    help="Hold a launch file on its own to all the evidence of a proposal; else what it lacks is one note.",
+)
 @click.option("--allow-empty", is_flag=True, help="Finding no proposal is no error.")
 @click.option(
     "--format", "outputs", metavar="NAME[=FILE]", multiple=True, type=OutputType(), default=("text",), show_default=True,
@@ -98,13 +102,17 @@ class OutputType(click.ParamType[Output]):
 @click.option("--jobs", metavar="N", type=click.IntRange(1, 64), help="Processes at work. Default: 2, or 1 on one core.")
 @shared_options(search=False)
 def lint(paths: tuple[str, ...], **values: Any) -> int:
-    """Check proposals: intake, evidence, shapes, mapping, memory, schedule and claims.
+    """Check proposals and launch files: intake, evidence, shapes, mapping, memory, schedule and claims.
 
     There is no search and no price in time, so this is quick; 'planproof review' has both.
 
     PATH is a file, a folder, a glob in quotes, or '-' for standard input. A file that is named is checked whatever it is. Below
     a folder, and among what a glob finds, those files are checked that end in .yaml, .yml or .json, begin with the key
-    'planproof', and that neither .gitignore nor .planproofignore leaves out. Links are not followed out of the repository.
+    'planproof', and that neither .gitignore nor .planproofignore leaves out; and launch files of training frameworks, which end
+    in one of those or in .toml, .sh, .bash, .slurm, .sbatch or .sub. Links are not followed out of the repository.
+
+    A launch file on its own is judged on what it states; what it lacks is one note, unless --require-evidence is given. A
+    'proposal.yaml' beside it that names it under 'launch', or a 'cluster.yaml', completes it.
 
     With --diff a proposal counts as changed where it was edited, is new, or names a file that changed.
 
@@ -133,6 +141,7 @@ class _Run:
     outputs: list[Output] = field(init=False)
     broken: list[Unjudged] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
+    strict: bool = False
 
     def __post_init__(self) -> None:
         self.outputs = _settled(self.values.pop("outputs"))
@@ -146,6 +155,7 @@ class _Run:
         known, shrink = values.pop("baseline"), values.pop("update_baseline")
         if shrink and known is None:
             raise click.UsageError("--update-baseline needs the file of --baseline.")
+        self.strict = values.pop("require_evidence")
         color = _colour(values.pop("color"))
         fail_on, jobs = values.pop("fail_on"), values.pop("jobs") or _processors()
         files = self._files(base)
@@ -198,6 +208,11 @@ class _Run:
         named = [path for path in self.paths if path != STANDARD_INPUT]
         discovery = discover(named, only_proposals=only)
         found = list(discovery.found)
+        if any(one.launch for one in found):
+            # Imported where there is a candidate: most folders have none, and lint is to start quickly.
+            from .lint_launch import confirmed
+
+            found = confirmed(found)
         if STANDARD_INPUT in self.paths:
             found.append(Found(stdin_filename or UNNAMED, raw=_standard_input()))
         if not found:
@@ -228,7 +243,7 @@ class _Run:
         stream = next((one for one in self.outputs if one.file is None and writer(one.format).streams), None)
         shown = work.formats.index(stream.format) if stream is not None else -1
         quiet = any(one.file is None and one.format == "json" for one in self.outputs)
-        results = check([Submitted(one.path, one.raw) for one in files if one.error is None], work, jobs)
+        results = check([Submitted(one.path, one.raw, self.strict) for one in files if one.error is None], work, jobs)
         parts: list[list[Any]] = [[] for _ in work.formats]
         known: list[Known] = []
         failing, progress = False, Progress(len(files))
@@ -340,8 +355,8 @@ def _nothing(paths: Sequence[str], discovery: Discovery) -> str:
     looked = discovery.looked_at
     if looked:
         files = "1 file was" if looked == 1 else f"{looked:,} files were"
-        return f"there is no proposal in {where}: {files} looked at, and none begins with the key 'planproof'"
-    return f"there is no proposal in {where}: no file there ends in .yaml, .yml or .json and is not ignored"
+        return f"there is no proposal in {where}: {files} looked at, and none begins with the key 'planproof' or is a launch file"
+    return f"there is no proposal in {where}: no file there that is not ignored has the ending of one"
 
 
 def _proposals(number: int) -> str:

@@ -33,6 +33,7 @@ COMMANDS = {
     "rules": ("rules", "List the rules, or test them on their own examples."),
     "config": ("config", "The configuration that counts for a proposal, and where each value came from."),
     "schema": ("schema", "The JSON schema of a proposal, for editors."),
+    "import": ("import_", "Make a proposal from launch files, model configurations and measured files."),
     "init": ("init", "Write a proposal to start from: a commented skeleton, or one filled from a model and a node type."),
 }
 
@@ -60,7 +61,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, "import_" if cmd_name == "import" else cmd_name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

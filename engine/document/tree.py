@@ -50,10 +50,12 @@ class _Open:
 class TreeBuilder:
     """Takes the events of a reader; `data` and `root` are the result once the top mapping is closed."""
 
-    __slots__ = ("characters", "data", "nodes", "root", "source", "stack")
+    __slots__ = ("characters", "data", "last_wins", "nodes", "root", "source", "stack", "twice")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, last_wins: bool = False) -> None:
         self.source = source
+        self.last_wins = last_wins
+        self.twice: list[tuple[str, Place]] = []
         self.stack: list[_Open] = []
         self.nodes = 0
         self.characters = 0
@@ -115,7 +117,10 @@ class TreeBuilder:
         frame = self.stack[-1]
         self.text(text, offset)
         children = frame.children
-        if isinstance(children, dict) and text in children:
+        if isinstance(children, dict) and text in children and self.last_wins:
+            pointer = self.pointer() + join_pointer((text,))
+            self.twice.append((pointer, self.source.place(offset, pointer)))
+        elif isinstance(children, dict) and text in children:
             first = self.source.place(children[text][1])
             raise InputError(
                 f"The key {quoted(text)} stands twice in this mapping: first at line {first.line}, "

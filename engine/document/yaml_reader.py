@@ -40,9 +40,9 @@ _REMEDIES: Final = (
 )
 
 
-def read_yaml(source: Source) -> tuple[TreeBuilder, tuple[Span, ...]]:
+def read_yaml(source: Source, *, last_wins: bool = False) -> tuple[TreeBuilder, tuple[Span, ...]]:
     """The tree of a YAML text, and the spans of those scalars that hold a '#' (which begins no comment there)."""
-    builder = TreeBuilder(source)
+    builder = TreeBuilder(source, last_wins=last_wins)
     spans: list[Span] = []
     separator = next((c for c in "\u2028\u2029" if c in source.text), None)
     if separator is not None:

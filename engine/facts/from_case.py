@@ -59,8 +59,8 @@ def _measurables(case: Case) -> Iterator[tuple[Missing | None, Evidence | None]]
 
 def case_facts(case: Case, today: date | None = None) -> list[Fact]:
     """Every fact that does not depend on a particular plan. `today` dates evidence; None leaves its age out."""
-    facts = [_proposal(case), *_framework(case)]
-    for gap in gaps(case):
+    facts = [_proposal(case), *_framework(case), *_launches(case)]
+    for gap in gaps(case) if not case.loaded.bare else ():
         facts.append(
             fact("missing", gap.path, item=gap.item, what=gap.what, plan=gap.plan, role=gap.role.value if gap.role else None)
         )
@@ -98,6 +98,40 @@ def _framework(case: Case) -> list[Fact]:
 
         facts += batch_schedule_facts(case)
     return facts
+
+
+def _launches(case: Case) -> Iterator[Fact]:
+    """What became of launch files; of one on its own also all that it lacks."""
+    launched = case.loaded.launched
+    if launched is None:
+        return
+    for launch, path in launched.files:
+        counts = {use.value: count for use, count in launch.counts().items()}
+        unknown = [key.name for key in launch.keys if key.use.value == "not understood"]
+        yield fact(
+            "launch",
+            "/launch",
+            launch_kind=launch.kind,
+            file=path,
+            read=counts["read"],
+            aside=counts["set aside"],
+            unknown=len(unknown),
+            unknown_keys=", ".join(unknown[:8]) or None,
+        )
+        for gap in launch.gaps[:MOST_CONTRADICTIONS] if not case.loaded.bare else ():
+            at = gap.path.replace("/plans/0", launched.plan, 1)
+            if at not in launched.taken:
+                yield fact("launch_gap", at, what="open", why=gap.why, file=path, line=gap.place.line)
+        for said, place in launch.notes[:MOST_CONTRADICTIONS]:
+            yield fact("launch_gap", "/launch", what="said", why=said, file=path, line=place.line)
+    if case.loaded.bare:
+        lacking = list(dict.fromkeys(gap.item for gap in gaps(case)))
+        if lacking:
+            open_ = [gap for launch, _ in launched.files for gap in launch.gaps if gap.path not in launched.taken]
+            left = [gap.why for gap in open_ if "'" in gap.why]
+            words = ", ".join(item.replace("_", " ") for item in lacking[:12]) + (" and more" if len(lacking) > 12 else "")
+            words += f"; the file leaves open: {'; '.join(left[:3])}" if left else ""
+            yield fact("unstated", "", count=len(lacking), items=words, launch_kind=launched.files[0][0].kind)
 
 
 def _proposal(case: Case) -> Fact:

@@ -92,6 +92,8 @@ def _devices(plan: PlanCase) -> int:
 def _plan(case: Case, plan: PlanCase, found: bool) -> Fact:
     stated, stages = plan.stated, plan.stages
     devices, there = _devices(plan), case.described.devices
+    known = plan.data_known
+    degrees = {axis: degree for axis, degree in _degrees(plan).items() if known or axis != "data"}
     even = stages is None or (len({s.last - s.first for s in stages}) == 1 and len({s.mesh for s in stages}) == 1)
     origin = stated.origin
     return fact(
@@ -100,11 +102,11 @@ def _plan(case: Case, plan: PlanCase, found: bool) -> Fact:
         plan=plan.name,
         role=plan.role.value,
         form="uniform" if stages is None else "stages",
-        **_degrees(plan),
+        **degrees,
         expert_tensor=plan.mesh.expert_tensor,
-        devices=devices,
+        devices=devices if known else None,
         cluster_devices=there,
-        idle=None if there is None else there - devices,
+        idle=there - devices if known and there is not None else None,
         schedule=stated.schedule if plan.pipeline > 1 else None,
         interleave=stated.interleave or 1,
         microbatch=stated.microbatch,
@@ -122,7 +124,7 @@ def _plan(case: Case, plan: PlanCase, found: bool) -> Fact:
 
 def _batch(case: Case, plan: PlanCase) -> Iterator[Fact]:
     microbatch, data = plan.stated.microbatch, plan.mesh.data
-    if case.global_batch is None or microbatch is None:
+    if case.global_batch is None or microbatch is None or not plan.data_known:
         return
     derived, remainder = divmod(case.global_batch, microbatch * data)
     stated = plan.stated.accumulation
@@ -141,8 +143,24 @@ def _batch(case: Case, plan: PlanCase) -> Iterator[Fact]:
     )
 
 
-def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
+def _shapes(case: Case) -> dict[str, int]:
+    """The model's shapes by name; of a model that is not wholly described those that are stated."""
     model = case.model
+    if model is not None:
+        names = ("layers", "heads", "kv_heads", "ffn", "hidden", "vocabulary")
+        found = {name: int(getattr(model, name)) for name in names}
+        return found | ({"experts": model.moe.experts} if model.moe else {})
+    stated = case.loaded.stated.model.transformer if case.loaded.stated.model else None
+    if stated is None:
+        return {}
+    values = {name: getattr(stated, name) for name in ("layers", "heads", "kv_heads", "ffn", "hidden", "vocabulary")}
+    values["experts"] = stated.moe.experts if stated.moe else None
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
+    shapes = _shapes(case)
+    layers = shapes.get("layers")
     degrees_path = f"{plan.path}/uniform" if plan.stages is None else plan.path
 
     def division(of: str, total: int, axis: str, parts: int, where: str | None = None) -> Fact:
@@ -160,40 +178,37 @@ def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
             nearest=_nearest(total, parts) if total % parts else None,
         )
 
-    if plan.stages is None and plan.pipeline > 1 and model is not None:
-        yield division("layers", model.layers, "pipeline", plan.pipeline)
+    if plan.stages is None and plan.pipeline > 1 and layers is not None:
+        yield division("layers", layers, "pipeline", plan.pipeline)
     interleave = plan.stated.interleave or 1
-    if interleave > 1 and model is not None:
+    if interleave > 1 and layers is not None:
         chunks = f"{plan.path}/interleave"
-        if plan.stages is None and model.layers % plan.pipeline == 0:
-            yield division("chunk_layers", model.layers // plan.pipeline, "interleave", interleave, chunks)
+        if plan.stages is None and layers % plan.pipeline == 0:
+            yield division("chunk_layers", layers // plan.pipeline, "interleave", interleave, chunks)
         for stage in plan.stages or ():
             yield division("chunk_layers", stage.last - stage.first + 1, "interleave", interleave, chunks)
     meshes: list[tuple[Mesh, str | None]] = [(plan.mesh, None)]
     if plan.stages is not None:
         meshes = list(dict.fromkeys((s.mesh, s.path) for s in plan.stages))
     for mesh, where in meshes:
-        if mesh.tensor > 1 and model is not None:
-            for of, total in (
-                ("heads", model.heads),
-                ("kv_heads", model.kv_heads),
-                ("ffn", model.ffn),
-                ("hidden", model.hidden),
-                ("vocabulary", model.vocabulary),
-            ):
+        if mesh.tensor > 1:
+            for of in ("heads", "kv_heads", "ffn", "hidden", "vocabulary"):
+                total = shapes.get(of)
                 if total:
                     yield division(of, total, "tensor", mesh.tensor, where)
         if plan.stated.sequence_parallel and mesh.tensor > 1 and case.sequence_length:
             yield division("sequence", case.sequence_length, "tensor", mesh.tensor * mesh.context, where)
         if mesh.context > 1 and case.sequence_length:
             yield division("sequence", case.sequence_length, "context", 2 * mesh.context, where)
-        if mesh.expert == 1 and mesh.expert_tensor is not None and mesh.expert_tensor > 1:
+        if mesh.expert == 1 and mesh.expert_tensor is not None and mesh.expert_tensor > 1 and plan.data_known:
             at = where or f"{degrees_path}/expert_tensor"
             yield division("expert_grid", mesh.devices, "expert x expert_tensor", mesh.expert_tensor, at)
         if mesh.expert > 1:
-            experts = model.moe.experts if model is not None and model.moe else None
+            experts = shapes.get("experts")
             if experts is not None:
                 yield division("experts", experts, "expert", mesh.expert, where)
+            if not plan.data_known:
+                continue  # what experts are laid over is not known
             if mesh.expert_tensor is None:
                 yield division("replicas", mesh.data * mesh.context, "expert", mesh.expert, where)
             else:
@@ -324,7 +339,7 @@ def _operators(case: Case, plan: PlanCase, stages: Sequence[StatedStage]) -> Ite
 
 def _groups(case: Case, plan: PlanCase) -> Iterator[Fact]:
     cluster = case.cluster
-    if cluster is None:
+    if cluster is None or not plan.data_known:
         return
     order = tuple(plan.stated.order) if plan.stated.order else DEFAULT_ORDER
     degrees = _degrees(plan)
@@ -359,7 +374,7 @@ def _groups(case: Case, plan: PlanCase) -> Iterator[Fact]:
 
 
 def _schedule(case: Case, plan: PlanCase) -> Iterator[Fact]:
-    if plan.pipeline < 2 or plan.accumulation is None or plan.stated.schedule is None:
+    if plan.pipeline < 2 or plan.accumulation is None or plan.stated.schedule is None or not plan.data_known:
         return
     p, m = plan.pipeline, plan.accumulation
     v = (plan.stated.interleave or 1) if plan.stated.schedule == Schedule.INTERLEAVED.value else 1

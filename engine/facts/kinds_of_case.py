@@ -30,6 +30,38 @@ OF_CASE: tuple[Kind, ...] = (
         },
     ),
     Kind(
+        "unstated",
+        "All that a launch file on its own does not say, in one: it is judged on what it does say.",
+        {
+            "count": whole("How many things."),
+            "items": text("What they are, the first of them in words."),
+            "launch_kind": text("What kind of launch file it is."),
+        },
+    ),
+    Kind(
+        "launch",
+        "A launch file of a training framework that was read.",
+        {
+            "launch_kind": text("Its kind: megatron, deepspeed ..."),
+            "file": text("Its path."),
+            "read": whole("Keys that were read."),
+            "aside": whole("Keys that were set aside, each with a reason."),
+            "unknown": whole("Keys that were not understood."),
+            "unknown_keys": text("The first of those.", optional=True),
+        },
+    ),
+    Kind(
+        "launch_gap",
+        "A value that a launch file leaves open, or something that it says and that a proposal cannot.",
+        {
+            "what": text("open: a value that is not decided by the file; said: something that is not taken over.",
+                         one_of=("open", "said")),
+            "why": text("Why, in words, with the file's own key."),
+            "file": text("The launch file."),
+            "line": whole("Where it says so.", optional=True),
+        },
+    ),
+    Kind(
         "contradiction",
         "Two statements of the proposal that cannot both hold.",
         {

@@ -1,8 +1,8 @@
 """From the paths of a command line to the files that are meant: files, folders, globs.
 
 A file that is named is meant, whatever it is called and whatever it holds. Below a folder, and of what a glob finds, those
-are meant that look like proposals and that no ignore file leaves out; links are not followed out of the folder's checkout, and
-folders behind links not at all. Nothing is parsed here.
+are meant that look like proposals or launch files and that no ignore file leaves out; links are not followed out of the
+folder's checkout, and folders behind links not at all. Nothing is parsed here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import InputError, Place, PlanproofError, UsageError
 from ..frozen import dataclass
-from .sniff import ENDINGS, looks_like_a_proposal
+from .sniff import LAUNCH_ENDINGS, sniffed
 
 if TYPE_CHECKING:
     from .ignoring import Ignoring
@@ -36,6 +36,8 @@ class Found:
     path: str
     error: PlanproofError | None = None
     raw: bytes | None = None
+    #: It was not named, and looks like a launch file: whether it is one is for their readers to say.
+    launch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Discovery:
 class _Search:
     """One search: what was seen so far."""
 
-    wanted: Callable[[str], bool]
+    wanted: Callable[[str], bool | str | None]
     seen: set[str] = field(default_factory=set)
     looked_at: int = 0
 
@@ -129,7 +131,7 @@ class _Search:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name not in PASSED_OVER and not level.hides(names, is_folder=True):
                         later.append((path, level.enter(names, path)))
-                elif entry.name.lower().endswith(ENDINGS) and not (entry.is_symlink() and not _inside(path, root)):
+                elif entry.name.lower().endswith(LAUNCH_ENDINGS) and not (entry.is_symlink() and not _inside(path, root)):
                     yield from self.looked(path, level)
             stack += reversed(later)
 
@@ -146,7 +148,7 @@ class _Search:
                 yield Found(_shown(path), _unreadable(path, error))
             return
         if meant and self.new(path):
-            yield Found(_shown(path))
+            yield Found(_shown(path), launch=meant == "launch")
         elif not meant:
             self.looked_at += 1
 
@@ -155,11 +157,12 @@ def discover(
     paths: Sequence[str],
     *,
     only_proposals: bool = False,
-    wanted: Callable[[str], bool] = looks_like_a_proposal,
+    wanted: Callable[[str], bool | str | None] = sniffed,
 ) -> Discovery:
     """The files that `paths` stand for, in the order of the paths, those below a folder by name, files before folders.
 
-    `only_proposals` treats a named file as one below a folder. `wanted` says what is meant; it may raise OSError.
+    `only_proposals` treats a named file as one below a folder. `wanted` says what is meant, `launch` for what may be a launch
+    file; it may raise OSError.
     """
     search = _Search(wanted)
     found = tuple(one for path in paths for one in search.named(path, only_proposals))

@@ -132,7 +132,7 @@ def _pointers(document: Document) -> dict[int, str]:
         pointer = join_pointer(tokens)
         for lines, place in ((keys, document.key_place(pointer)), (values, document.place(pointer))):
             line = place.line or 0
-            if lines is keys and not tokens:
+            if (lines is keys and not tokens) or place.file != document.name:
                 continue
             if line not in lines or len(tokens) < lines[line].count("/"):
                 lines[line] = pointer

@@ -103,6 +103,8 @@ class PlanCase:
     stages: tuple[StatedStage, ...] | None
     accumulation: int | None
     plan: Plan | None
+    #: False where the data degree is the rest of a number of devices that is not known: the mesh then has 1 in its place.
+    data_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

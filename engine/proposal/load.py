@@ -6,17 +6,24 @@ first in the file is the error and the message counts the rest.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ..document import Document, load_document, parse_document
+from ..document import Document, parse_document
+from ..document.source import read_file
 from ..errors import InputError, Place
+from ..files.sniff import begins_as_a_proposal
 from ..frozen import dataclass
 from .references import repository_root
-from .schema import Proposal, Section
+from .schema import Proposal
+from .section import Section
+
+if TYPE_CHECKING:
+    from .launching import Launched
 
 VERSION_REMEDY = "Begin the file with 'planproof: 1', the version of the format."
 
@@ -29,23 +36,42 @@ class LoadedProposal:
     stated: Proposal
     path: Path
     root: Path
+    #: What its launch files say, and what became of it; None where there are none.
+    launched: Launched | None = None
+    #: A launch file on its own: judged on what it can answer, what it lacks told in one.
+    bare: bool = False
 
     def place(self, pointer: str) -> Place:
         """The place of the value at a JSON pointer; of the nearest ancestor where it is absent."""
         return self.document.place(pointer)
 
 
-def load_proposal(path: str | Path, *, name: str | None = None) -> LoadedProposal:
-    """Read and validate the proposal at `path`. Raises InputError, and nothing else, for whatever is wrong with it."""
-    document = load_document(path) if name is None else parse_document(Path(path).read_bytes(), name)
-    where = Path(path)
-    return LoadedProposal(document, validate(document), where, repository_root(where))
+def load_proposal(path: str | Path, *, name: str | None = None, bare: bool = False) -> LoadedProposal:
+    """Read and validate the proposal at `path`. Raises InputError, and nothing else, for whatever is wrong with it.
+
+    A launch file of a training framework makes a proposal too. `bare`: what it lacks is then told in one.
+    """
+    given = os.fsencode(path).decode("utf-8", "backslashreplace").replace(os.sep, "/")
+    raw = read_file(path, given) if name is None else Path(path).read_bytes()
+    return parse_proposal(raw, given if name is None else name, Path(path), bare=bare)
 
 
-def parse_proposal(raw: bytes, name: str, path: Path) -> LoadedProposal:
+def parse_proposal(raw: bytes, name: str, path: Path, *, bare: bool = False) -> LoadedProposal:
     """The same for bytes at hand (standard input, a patched example): `path` is where they would stand."""
+    if not begins_as_a_proposal(raw):
+        # Imported where it is needed alone: proposals are the rule, and lint is to start quickly.
+        from .launching import load_launch
+
+        found = load_launch(raw, name, path, bare=bare)
+        if found is not None:
+            return found
     document = parse_document(raw, name)
-    return LoadedProposal(document, validate(document), path, repository_root(path))
+    stated = validate(document)
+    if stated.launch:
+        from .launching import with_launch
+
+        return with_launch(document, stated.launch, path)
+    return LoadedProposal(document, stated, path, repository_root(path))
 
 
 def validate(document: Document) -> Proposal:
@@ -164,6 +190,8 @@ def schema() -> dict[str, Any]:
     for section, key in (("ClusterDescription", "nodes"), ("ClusterDescription", "fabric")):
         options = definitions[section]["properties"][key]["anyOf"]
         options.insert(0, dict(options[0]["items"]))
+    launch = body["properties"]["launch"]["anyOf"]
+    launch.insert(0, dict(launch[0]["items"]))
     definitions["WorkloadChoice"]["properties"]["optimizer"]["anyOf"].insert(0, {"type": "string"})
     return body
 

@@ -6,18 +6,23 @@ Files are read here and nowhere later. Nothing is judged: a gap becomes an entry
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..errors import InputError
 from ..hardware import Library
 from ..model import Transformer
 from ..quantity import Dimension, Grade, Provenance, Quantity
-from .case import Case
+from .case import Case, InputFile
 from .collector import Collector
 from .load import LoadedProposal
 from .profile import MeasuredProfile, read_profile
 from .resolve_cluster import ClusterResolver
 from .resolve_model import resolve_batch, resolve_model, resolve_workload
-from .resolve_plans import resolve_plans
+from .resolve_plans import replicas_of, resolve_plans
 from .schema import Heading, Layouts, Profile
+
+if TYPE_CHECKING:
+    from .launching import Launched
 
 MOST_TOKENS = 10**18
 
@@ -29,12 +34,14 @@ def resolve(loaded: LoadedProposal, library: Library) -> Case:
     _heading_gaps(heading, collect)
     sequence_length = stated.workload.sequence_length if stated.workload else None
     model = resolve_model(stated.model, sequence_length, collect)
-    batch = resolve_batch(stated.workload, collect)
-    workload = resolve_workload(stated.workload, batch, collect)
     described, cluster = ClusterResolver(stated.cluster, library, collect).resolve()
+    batch = resolve_batch(stated.workload, collect, replicas_of(stated.plans, described) if loaded.launched else None)
+    workload = resolve_workload(stated.workload, batch, collect)
     plans = resolve_plans(stated.plans, _layers(model, loaded), batch.sequences, described, collect)
     profile, profile_quantity = _profile(stated.profile, collect)
     limits = _layouts(stated.layouts, collect)
+    if loaded.launched is not None:
+        _launched(loaded.launched, model, collect)
     steps, tokens = _run_length(heading, sequence_length, batch.sequences, collect)
     return Case(
         loaded=loaded,
@@ -57,6 +64,21 @@ def resolve(loaded: LoadedProposal, library: Library) -> Case:
         contradictions=tuple(collect.contradictions),
         files=tuple(collect.files),
     )
+
+
+def _launched(launched: Launched, model: Transformer | None, collect: Collector) -> None:
+    """What launch files left to their frameworks' defaults, what contradicts them, and that they were read."""
+    from .launching import compare_shapes
+
+    for path, part in launched.taken.items():
+        if part.assumed is not None:
+            collect.assume("launch." + path.rpartition("/")[2], path, part.value, part.assumed)
+    for clash in launched.clashes:
+        collect.contradicts("launch", clash.path, clash.detail, clash.plan)
+    for launch, path in launched.files:
+        collect.files.append(InputFile(path, launch.sha256, launch.kind))
+    if model is not None and collect.loaded.stated.model is not None and collect.loaded.stated.model.config is not None:
+        compare_shapes(launched, model, collect)
 
 
 def _layers(model: Transformer | None, loaded: LoadedProposal) -> int | None:

@@ -13,7 +13,8 @@ from ..cluster.description import FORMS, Described, DescriptionError, read_descr
 from ..errors import InputError
 from ..quantity import Grade, Quantity
 from .collector import Collector
-from .schema import ClusterDescription, Fabric, IntraNode, Nics, Nodes, Section
+from .schema import ClusterDescription, Fabric, IntraNode, Nics, Nodes
+from .section import Section
 from .stated import Stated
 
 PATH = "/cluster/description"

@@ -182,8 +182,16 @@ class Batch:
     remainder_tokens: int
 
 
-def resolve_batch(stated: WorkloadChoice | None, collect: Collector) -> Batch:
-    """The global batch in sequences; missing where it is not stated, or stated in tokens without a sequence length."""
+def resolve_batch(
+    stated: WorkloadChoice | None, collect: Collector, derived: tuple[int, str] | None = None
+) -> Batch:
+    """The global batch in sequences; missing where it is not stated, or stated in tokens without a sequence length.
+
+    `derived` is what a launch file amounts to that states the parts of the batch and not the whole, and how.
+    """
+    if derived is not None and (stated is None or stated.global_batch is None):
+        collect.assume("workload.global_batch", "/workload/global_batch", f"{derived[0]} sequences", derived[1])
+        return Batch(derived[0], 0)
     if stated is None or stated.global_batch is None:
         collect.lacks(
             "global_batch", "/workload/global_batch", "'workload.global_batch'", "the training recipe: 2048 sequences, say"

@@ -16,6 +16,24 @@ from .schema import Degrees, PlanChoice, StageChoice, StageMesh
 MAX_STAGES = 4096
 
 
+def replicas_of(stated: list[PlanChoice] | None, described: ClusterCase) -> tuple[int, str] | None:
+    """The batch that a launched plan amounts to, where it states microbatch and accumulation and its replicas are known."""
+    for choice in stated or []:
+        if choice.uniform is None or choice.microbatch is None or choice.accumulation is None:
+            continue
+        data = choice.uniform.data if isinstance(choice.uniform.data, int) else _rest(choice.uniform, described.devices)
+        if data is not None:
+            how = f"microbatch {choice.microbatch} x accumulation {choice.accumulation} x data {data}"
+            return choice.microbatch * choice.accumulation * data, how
+    return None
+
+
+def _rest(degrees: Degrees, devices: int | None) -> int | None:
+    """The data degree that the other axes leave of the devices; None where it is not whole or the devices are not known."""
+    product = (degrees.tensor or 1) * (degrees.pipeline or 1) * (degrees.context or 1)
+    return devices // product if devices is not None and devices % product == 0 and devices >= product else None
+
+
 def resolve_plans(
     stated: list[PlanChoice] | None,
     layers: int | None,
@@ -35,7 +53,7 @@ def resolve_plans(
             collect.contradicts("plan_name_twice", f"{path}/name", f"two plans are called '{name}'", name)
             name = f"{name} ({k})"
         taken.add(name)
-        found.append(_plan(choice, name, role, path, layers, global_batch, per_node, collect))
+        found.append(_plan(choice, name, role, path, layers, global_batch, per_node, described.devices, collect))
     for role in (Role.REFERENCE, Role.SUBMITTED):
         several = [plan for plan in found if plan.role is role]
         if len(several) > 1:
@@ -63,13 +81,20 @@ def _plan(
     layers: int | None,
     global_batch: int | None,
     per_node: int | None,
+    devices: int | None,
     collect: Collector,
 ) -> PlanCase:
     if choice.uniform is not None and choice.stages is not None:
         collect.contradicts("plan_twice", f"{path}/stages", f"plan '{name}' states both 'uniform' and 'stages'", name)
     stages = None
+    known = True
     if choice.uniform is not None:
         mesh, pipeline = _mesh(choice.uniform), choice.uniform.pipeline or 1
+        if choice.uniform.data == "rest":
+            data = _rest(choice.uniform, devices)
+            known = data is not None
+            mesh = replace(mesh, data=data or 1)
+            _note_rest(choice.uniform, name, path, devices, data, collect, role)
     elif choice.stages:
         stages = _stages(choice.stages, name, f"{path}/stages", per_node, collect)
         mesh, pipeline = (stages[0].mesh, len(stages)) if stages else (Mesh(), len(choice.stages))
@@ -103,14 +128,33 @@ def _plan(
     for field, default in (("recompute", "none"), ("zero", "0"), ("sequence_parallel", "false")):
         if getattr(choice, field) is None:
             collect.assume(f"plan.{name}.{field}", f"{path}/{field}", default, "documented default of a plan")
-    accumulation = _accumulation(choice, mesh, global_batch)
-    plan = _built(choice, name, role, mesh, pipeline, stages, layers, accumulation)
-    return PlanCase(name, role, path, choice, mesh, pipeline, stages, accumulation, plan)
+    accumulation = _accumulation(choice, mesh, global_batch) if known else choice.accumulation
+    plan = _built(choice, name, role, mesh, pipeline, stages, layers, accumulation) if known else None
+    return PlanCase(name, role, path, choice, mesh, pipeline, stages, accumulation, plan, known)
+
+
+def _note_rest(
+    degrees: Degrees, name: str, path: str, devices: int | None, data: int | None, collect: Collector, role: Role
+) -> None:
+    """What follows of `data: rest`: a gap without devices, a contradiction where they do not divide."""
+    product = (degrees.tensor or 1) * (degrees.pipeline or 1) * (degrees.context or 1)
+    if devices is None:
+        collect.lacks(
+            "devices", f"{path}/uniform/data",
+            f"the number of devices: 'data: rest' of plan '{name}' is what tensor x pipeline x context = {product} leave of it",
+            "the batch system's request, as 'cluster.nodes'", name, role,
+        )  # fmt: skip
+    elif data is None:
+        collect.contradicts(
+            "rest", f"{path}/uniform/data",
+            f"plan '{name}': {devices} devices are no multiple of tensor x pipeline x context = {product}: none left for data",
+            name,
+        )  # fmt: skip
 
 
 def _mesh(degrees: Degrees | StageMesh) -> Mesh:
     return Mesh(
-        data=degrees.data or 1,
+        data=degrees.data if isinstance(degrees.data, int) else 1,
         tensor=degrees.tensor or 1,
         context=degrees.context or 1,
         expert=degrees.expert or 1,

@@ -4,12 +4,12 @@ What a missing key means is not decided here; it reaches the rules as a fact. Th
 `planproof schema` and of the tables in docs/proposal.md.
 """
 
-import difflib
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from .stated import Bandwidth, Batch, Bytes, Date, DeviceTime, Seconds, Share, Tokens, problem
+from .section import Section, listed, word_or
+from .stated import Bandwidth, Batch, Bytes, Date, DeviceTime, Seconds, Share, Tokens
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Index = Annotated[int, Field(ge=0, le=10**6)]
@@ -17,56 +17,13 @@ Text = Annotated[str, Field(max_length=4000)]
 Name = Annotated[str, Field(min_length=1, max_length=120)]
 Degree = Annotated[int, Field(ge=1, le=10**6)]
 Axis = Literal["data", "tensor", "pipeline", "context", "expert"]
+LaunchKind = Literal[
+    "megatron", "deepspeed", "torchtitan", "nemo", "nanotron", "neox", "llm-foundry", "accelerate", "primus"
+]
 Dtype = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved_1f1b", "zb_h1"]
 RecomputeName = Literal["none", "selective", "full"]
 GradeName = Literal["measured", "published", "vendor", "estimated", "assumed"]
-
-
-
-class Section(BaseModel):
-    """A mapping with a fixed set of keys; an unknown one is an error that lists them and suggests the nearest."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _only_known_keys(cls, raw: Any) -> Any:
-        if not isinstance(raw, dict):
-            expected = ", ".join(cls.keys()[:6])
-            raise problem("mapping", f"expected a mapping with keys such as {expected}, found {_kind(raw)}")
-        known = cls.keys()
-        for key in raw:
-            if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.6)
-                hint = f" (did you mean '{near[0]}'?)" if near else ""
-                raise problem(
-                    "unknown_key", f"unknown key '{key}'{hint}; allowed here: {', '.join(known)}", key=key
-                )
-        return raw
-
-    @classmethod
-    def keys(cls) -> list[str]:
-        """The keys that a proposal may write here."""
-        return [field.alias or name for name, field in cls.model_fields.items()]
-
-
-def _kind(raw: object) -> str:
-    if raw is None:
-        return "nothing"
-    words = {dict: "a mapping", list: "a list", bool: "a truth value", str: f"the text {str(raw)[:40]!r}"}
-    return words.get(type(raw), f"{raw!r}"[:60])
-
-
-def _word_or(word: str, what: str) -> BeforeValidator:
-    def check(raw: Any) -> Any:
-        if isinstance(raw, str) and raw != word:
-            raise problem("word", f"'{raw[:60]}' is not an answer here; write {word}, or {what}")
-        if isinstance(raw, bool | int | float | list) or raw is None:
-            raise problem("word", f"expected {word}, or {what}; found {_kind(raw)}")
-        return raw
-
-    return BeforeValidator(check)
 
 
 SettingValue = bool | int | float | Annotated[str, Field(max_length=4000)] | None
@@ -119,6 +76,18 @@ class ConfigFile(Section):
 
     file: Text | None = Field(None, description="path relative to the proposal, inside the repository")
     kind: Literal["hf-config"] | None = Field(None, description="what the file is")
+
+
+class LaunchFile(Section):
+    """A launch file of a training framework: what it states counts as stated here."""
+
+    kind: LaunchKind | None = Field(None, description="what the file is; default: told by its content")
+    file: Text | None = Field(None, description="path relative to the proposal, inside the repository")
+    plan: Name | None = Field(None, description="the plan that it launches; default: the submitted one, or one of its own")
+    set: dict[Name, str | int | float | bool] | None = Field(
+        None, description="variables that its caller sets: {TP: 8}; '1' is a script's first argument"
+    )
+    command: Count | None = Field(None, description="which of several training commands of a script, from 1")
 
 
 class Moe(Section):
@@ -305,10 +274,6 @@ class CollectiveLog(Section):
     date: Date | None = Field(None, description="of the measurement")
 
 
-def _listed(raw: Any) -> Any:
-    return [raw] if isinstance(raw, dict) else raw
-
-
 class ClusterDescription(Section):
     """What there is to run on."""
 
@@ -317,15 +282,15 @@ class ClusterDescription(Section):
         description="in words, instead of the keys beside it or in addition: "
         "'4 nodes of 8 x H100, 8 x NVLink 4 island, 8 x 400 Gbit/s NICs, rail-optimised, 2:1 over-subscribed'",
     )
-    nodes: Annotated[list[Nodes], BeforeValidator(_listed)] | None = Field(
+    nodes: Annotated[list[Nodes], BeforeValidator(listed)] | None = Field(
         None, description="one kind of node, or a list of kinds"
     )
     devices: Devices | None = Field(None, description="a bare device count")
     intra_node: IntraNode | None = Field(None, description="links inside a node; default: the node sheet's")
-    fabric: Annotated[list[Fabric], BeforeValidator(_listed)] | None = Field(
+    fabric: Annotated[list[Fabric], BeforeValidator(listed)] | None = Field(
         None, description="the network between nodes, or a list of networks"
     )
-    contention: Annotated[Literal["none"] | Contention, _word_or("none", "a mapping with shared_with and share")] | None = (
+    contention: Annotated[Literal["none"] | Contention, word_or("none", "a mapping with shared_with and share")] | None = (
         Field(None, description="none, or who shares the fabric")
     )
     collectives: list[CollectiveLog] | None = None
@@ -362,10 +327,13 @@ class Layouts(Section):
     sequence_parallel: Annotated[list[bool], Field(min_length=1)] | None = None
 
 
+Replicas = Annotated[Degree | Literal["rest"], word_or("rest", "a whole number", others=(int,))]
+
+
 class Degrees(Section):
     """Degrees by axis; one that is left out is 1."""
 
-    data: Degree | None = None
+    data: Replicas | None = Field(None, description="or rest: what the other axes leave of the cluster's devices")
     tensor: Degree | None = None
     pipeline: Degree | None = None
     context: Degree | None = None
@@ -478,13 +446,16 @@ class Proposal(Section):
 
     planproof: Literal[1] | None = Field(None, description="the format's version: 1; the only mandatory key")
     proposal: Heading | None = None
+    launch: Annotated[list[LaunchFile], BeforeValidator(listed), Field(max_length=20)] | None = Field(
+        None, description="launch files of training frameworks, one or a list: what they state counts as stated here"
+    )
     model: Model | None = None
     workload: WorkloadChoice | None = None
     cluster: ClusterDescription | None = None
-    profile: Annotated[Literal["none"] | Profile, _word_or("none", "a mapping with file")] | None = Field(
+    profile: Annotated[Literal["none"] | Profile, word_or("none", "a mapping with file")] | None = Field(
         None, description="none, or a measured profile"
     )
-    layouts: Annotated[Literal["all"] | Layouts, _word_or("all", "a mapping with limits")] | None = Field(
+    layouts: Annotated[Literal["all"] | Layouts, word_or("all", "a mapping with limits")] | None = Field(
         None, description="all, or limits on the space"
     )
     plans: Annotated[list[PlanChoice], Field(max_length=200)] | None = None

@@ -11,6 +11,6 @@ def concise(report: Report) -> str:
     lines = []
     for finding in report.standing:
         place = report.place(finding)
-        where = f"{terminal(report.path)}:{place.line}:{place.column}"
+        where = f"{terminal(place.file or report.path)}:{place.line}:{place.column}"
         lines.append(f"{where}: {finding.rule_id} {visible(finding.message)}\n")
     return "".join(lines)

@@ -16,6 +16,7 @@ from ..frozen import dataclass
 from ..inference import Finding, Severity
 from .fingerprints import fingerprints
 from .lint_report import SEVERITIES, Report
+from .places import beside
 
 #: Name -> what it is for, as the help text has it.
 FORMATS: Mapping[str, str] = {
@@ -37,7 +38,8 @@ NOT_JUDGED = "not-judged"
 class Mark:
     """One finding where it stands: lines and columns from 1, in characters; `end_column` is the first beyond it.
 
-    `known`: the baseline has it.
+    `known`: the baseline has it. `file` is the file that it stands in, from the repository's root: the proposal's, or that of
+    a launch file whose value it is about.
     """
 
     finding: Finding
@@ -47,6 +49,7 @@ class Mark:
     source: str
     fingerprint: str
     known: bool
+    file: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,11 @@ class Checked:
         ):
             place = self.report.place(finding)
             line, column = place.line or 1, place.column or 1
-            source = self.report.loaded.document.source_line(line)
+            document = self.report.loaded.document
+            source = document.source_line(line, place.file)
             end = max(len(source.rstrip()) + 1, column)
-            found.append(Mark(finding, line, column, end, source, print_, k in self.report.known))
+            file = beside(self.name, document.name, place.file)
+            found.append(Mark(finding, line, column, end, source, print_, k in self.report.known, file))
         return found
 
     def fails(self, mark: Mark) -> bool:

@@ -33,7 +33,7 @@ def part(checked: Checked) -> tuple[list[Row], int]:
             message = "\n".join(visible(text) for text in (finding.message, finding.remedy) if text)
             # What is known does not fail the run, so it must not look as if it did.
             severity = Severity.NOTE if mark.known else finding.severity
-            rows.append((severity.value, checked.name, mark.line, mark.column, title, message))
+            rows.append((severity.value, mark.file, mark.line, mark.column, title, message))
     return rows, len(checked.report.findings) - len(rows)
 
 

@@ -25,7 +25,7 @@ def part(checked: Checked) -> list[dict[str, Any]]:
             "check_name": mark.finding.rule_id,
             "fingerprint": mark.fingerprint,
             "severity": _SEVERITIES[mark.finding.severity],
-            "location": {"path": checked.name, "lines": {"begin": mark.line}},
+            "location": {"path": mark.file, "lines": {"begin": mark.line}},
         }
         for mark in checked.marks()
         if mark.finding.suppressed is None

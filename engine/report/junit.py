@@ -39,7 +39,7 @@ def part(checked: Checked) -> Suite:
         finding = mark.finding
         name = f"{finding.rule_id} {visible(finding.title)} at {visible(finding.path) or '/'}"
         said, outcome = _outcome(checked, mark)
-        where = f"{checked.name}:{mark.line}:{mark.column}"
+        where = f"{mark.file}:{mark.line}:{mark.column}"
         remedy = f"\nremedy: {visible(finding.remedy)}" if finding.remedy else ""
         body = f"{visible(where)}: {finding.severity.value} {finding.rule_id} {visible(finding.message)}{remedy}"
         cases.append({"name": name, "line": mark.line, "outcome": outcome, "said": said, "body": body})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from pathlib import Path, PurePath
 
+from ..errors import Place
 from ..plan import Plan
 from ..proposal import LoadedProposal
 
@@ -42,3 +44,16 @@ def first_rank(plan: Plan, stage: int) -> int:
             return stage * stride
         stride *= degrees.pop(axis, 1)
     return stage * stride
+
+
+def beside(name: str, shown: str, file: str | None) -> str:
+    """The path from the repository's root of a file, where a proposal is `name` from there and was called `shown`."""
+    if file is None or file == shown:
+        return name
+    relative = os.path.relpath(file, os.path.dirname(shown) or ".")
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), relative.replace(os.sep, "/")))
+
+
+def file_of(loaded: LoadedProposal, place: Place, file: str) -> str:
+    """The file that a place is in: the proposal, which is called `file`, or a launch file whose values it took over."""
+    return beside(file, loaded.document.name, place.file)

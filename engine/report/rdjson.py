@@ -29,7 +29,7 @@ def part(checked: Checked) -> list[dict[str, Any]]:
             {
                 "message": message,
                 "location": {
-                    "path": checked.name,
+                    "path": mark.file,
                     "range": {
                         "start": {"line": mark.line, "column": _byte(mark.source, mark.column)},
                         "end": {"line": mark.line, "column": _byte(mark.source, mark.end_column)},

@@ -15,7 +15,7 @@ from ..quantity import Dimension, human
 from .derivations import grouped_derivations
 from .escape import clipped
 from .figures import count, counted, seconds, share
-from .places import in_repository
+from .places import file_of, in_repository
 from .record_head import Limits, shortened
 from .review_json import NOT_AUTHORISED, findings_at, source_file
 from .tables import Table, capped
@@ -57,8 +57,9 @@ def trail(review: Review, sources: Sources, limits: Limits) -> dict[str, Any]:
 
 
 def _place(review: Review, pointer: str) -> str:
-    line, _ = review.place(pointer)
-    return f"{in_repository(review.case.loaded)}:{line}"
+    loaded = review.case.loaded
+    place = loaded.place(pointer)
+    return f"{file_of(loaded, place, in_repository(loaded))}:{place.line}"
 
 
 def _findings(review: Review, sources: Sources, limits: Limits) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from ..errors import InternalFault
 from ..plan import Plan, to_dict
 from ..quantity import Decider, Estimate, Grade, Provenance, Quantity
 from .outlook_json import clearing_json, estimate_of, joint_json, sensitivity_json, trials_json
-from .places import first_rank, in_repository, title_of
+from .places import file_of, first_rank, in_repository, title_of
 
 if TYPE_CHECKING:  # lint's JSON goes through here too, and loads neither prices nor decisions
     from ..config import Change
@@ -229,7 +229,7 @@ def finding_json(finding: Finding, loaded: LoadedProposal, file: str) -> dict[st
         "phase": finding.phase.value,
         "message": finding.message,
         "remedy": finding.remedy,
-        "path": file,
+        "path": file_of(loaded, place, file),
         "line": place.line,
         "column": place.column,
         "pointer": finding.path,
@@ -270,6 +270,9 @@ def _fact(fact: Fact) -> dict[str, Any]:
 
 def _where(loaded: LoadedProposal, pointer: str) -> dict[str, Any]:
     place = loaded.place(pointer)
+    if place.file not in (None, loaded.document.name):
+        file = file_of(loaded, place, in_repository(loaded))
+        return {"file": file, "line": place.line, "column": place.column, "pointer": pointer}
     return {"line": place.line, "column": place.column, "pointer": pointer}
 
 

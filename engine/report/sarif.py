@@ -31,7 +31,7 @@ def part(checked: Checked) -> dict[str, Any]:
     marks = checked.marks()
     return {
         "rules": {rule_id: _descriptor(rule) for rule_id, rule in checked.report.rules.items()},
-        "results": [_result(mark, checked.name) for mark in marks],
+        "results": [_result(mark, mark.file) for mark in marks],
     }
 
 

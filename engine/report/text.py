@@ -63,9 +63,9 @@ def _finding(report: Report, finding: Finding, color: bool, *, known: bool) -> l
     place = report.place(finding)
     severity = _painted(finding.severity.value, _COLOURS[finding.severity], color)
     rule = _painted(finding.rule_id, _BOLD, color)
-    where = f"{terminal(report.path)}:{place.line}:{place.column}"
+    where = f"{terminal(place.file or report.path)}:{place.line}:{place.column}"
     lines = [f"{where}: {severity} {rule} {visible(finding.message)}"]
-    source = report.loaded.document.source_line(place.line or 0)
+    source = report.loaded.document.source_line(place.line or 0, place.file)
     if source.strip():
         lines += _excerpt(source, place.line or 0, place.column or 1)
     by = finding.suppressed

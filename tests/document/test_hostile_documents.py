@@ -193,7 +193,7 @@ def test_a_long_flat_list_is_refused_where_it_passes_the_limit() -> None:
 
 @pytest.mark.parametrize("fault", [RecursionError, MemoryError])
 def test_a_reader_that_gives_up_is_an_input_error(fault: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    def give_up(source: object) -> object:
+    def give_up(source: object, **_: object) -> object:
         raise fault
 
     monkeypatch.setattr("planproof.document.parse.read_yaml", give_up)

@@ -1,0 +1,96 @@
+"""What a file is: the kinds whose signs it has. One with the signs of several is ambiguous, and both are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ...errors import InputError
+from .. import hf_config, nccl_tests, nvidia_topo, rocm_smi, torch_allreduce
+from . import accelerate, deepspeed, llm_foundry, megatron_files, nanotron, nemo, neox, primus, torchtitan
+from .parts import Launch
+from .sources import SourceFile
+
+#: Kind of launch file -> whether a file has its signs, and its reader.
+LAUNCH: Final[dict[str, tuple[Callable[[SourceFile], bool], Callable[[SourceFile], Launch]]]] = {
+    "megatron": (megatron_files.recognises, megatron_files.read),
+    "deepspeed": (deepspeed.recognises, deepspeed.read),
+    "torchtitan": (torchtitan.recognises, torchtitan.read),
+    "nemo": (nemo.recognises, nemo.read),
+    "nanotron": (nanotron.recognises, nanotron.read),
+    "neox": (neox.recognises, neox.read),
+    "llm-foundry": (llm_foundry.recognises, llm_foundry.read),
+    "accelerate": (accelerate.recognises, accelerate.read),
+    "primus": (primus.recognises, primus.read),
+}
+#: Kind of evidence -> whether a text has its signs.
+EVIDENCE: Final[dict[str, Callable[[str], bool]]] = {
+    "nvidia-topo": nvidia_topo.recognises,
+    "rocm-smi": rocm_smi.recognises,
+    "nccl-tests": nccl_tests.recognises,
+    "torch-allreduce": torch_allreduce.recognises,
+}
+KINDS: Final = ("hf-config", *LAUNCH, *EVIDENCE)
+PROPOSAL: Final = "proposal"
+
+
+def kinds_of(file: SourceFile) -> tuple[str, ...]:
+    """All kinds whose signs a file has; `proposal` for one of ours. A file that does not parse has none."""
+    found: list[str] = []
+    if file.form in ("yaml", "json"):
+        try:
+            top = file.top
+        except InputError:
+            return ()
+        if "planproof" in top:
+            return (PROPOSAL,)
+        if hf_config.recognises(top):
+            found.append("hf-config")
+    found += [kind for kind, (signs, _) in LAUNCH.items() if _has(signs, file)]
+    if not found and file.form in ("text", "shell"):
+        found += [kind for kind, signs in EVIDENCE.items() if signs(file.source.text)]
+    return tuple(found)
+
+
+def _has(signs: Callable[[SourceFile], bool], file: SourceFile) -> bool:
+    try:
+        return signs(file)
+    except InputError:
+        return False
+
+
+def kind_of(file: SourceFile) -> str | None:
+    """The one kind whose signs a file has; None for none or several."""
+    found = kinds_of(file)
+    return found[0] if len(found) == 1 else None
+
+
+def only_kind(file: SourceFile) -> str:
+    """The kind of a file for `auto`. Raises InputError where it has the signs of none, or of several."""
+    found = kinds_of(file)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = " and ".join(f"'{kind}'" for kind in found)
+        raise InputError(
+            f"The file has the signs of {names}: which of them is meant is not for us to say.", place=file.start,
+            code="launch.ambiguous", remedy=f"Name the kind: 'planproof import {found[0]} FILE', say.",
+        )  # fmt: skip
+    if file.form in ("yaml", "json"):
+        _ = file.top  # what keeps it from being read is the better message
+    if file.form == "python":
+        raise InputError(
+            "This is Python, which is neither run nor read.", place=file.start, code="launch.python",
+            remedy="Give what the framework is started with, or state the plan in a proposal.",
+        )  # fmt: skip
+    raise InputError(
+        "The file is of no kind that is read here.",
+        place=file.start,
+        code="launch.unknown",
+        remedy=f"Kinds are {', '.join(KINDS)}.",
+    )
+
+
+def read_launch(file: SourceFile, kind: str) -> Launch:
+    """Read a launch file of one of the kinds in `LAUNCH`. Raises InputError."""
+    return LAUNCH[kind][1](file)

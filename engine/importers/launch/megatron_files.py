@@ -1,0 +1,315 @@
+"""Megatron's launch files: shell and batch scripts (Megatron-DeepSpeed's too), bare argument lists, and YAML argument lists.
+
+A script is walked, never run; the training command is the one that is started with Megatron's arguments. The places of values
+are where the script writes them: at the assignment of a variable, not at its use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from ...document import parse_document
+from ...errors import InputError, Place
+from . import deepspeed
+from .draft import PLAN, Draft
+from .entries import Entries, Entry, Open
+from .megatron import MEGATRON, read_arguments
+from .megatron_keys import PATTERNS
+from .parts import Key, Launch
+from .presets import set_aside
+from .shell_run import Started, Walk, walk
+from .shell_text import Text, offset_of, plain, reason, shown
+from .shell_words import ShellError
+from .sources import SourceFile, not_this
+
+KIND: Final = "megatron"
+#: Arguments that a training command of Megatron is told by: two of them make one.
+SIGNS: Final = (
+    "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--num-layers", "--hidden-size", "--num-attention-heads",
+    "--micro-batch-size", "--global-batch-size", "--seq-length", "--model-parallel-size", "--use-mcore-models",
+)  # fmt: skip
+_MARK: Final = re.compile(r"@(\d+)@")
+_ARGUMENT: Final = re.compile(r"--?[A-Za-z][\w.-]*")
+
+
+def recognises(file: SourceFile) -> bool:
+    """Whether a script or document has Megatron's arguments."""
+    text = file.source.text
+    if file.form in ("shell", "text"):
+        return sum(bool(re.search(re.escape(sign) + r"(?![\w-])", text)) for sign in SIGNS) >= 2
+    if file.form == "yaml":
+        arguments = file.top.get("MODEL_ARGS")
+        if isinstance(arguments, dict):
+            return True
+        return sum(sign in file.top or (sign[2:] in file.top and "--" in text[:0]) for sign in SIGNS) >= 2
+    return False
+
+
+def read(file: SourceFile) -> Launch:
+    """Read a script or a YAML list of arguments."""
+    if not recognises(file):
+        from .detect import kind_of
+
+        raise not_this(
+            file, KIND, kind_of(file), "Megatron's arguments, such as '--num-layers' and '--tensor-model-parallel-size'"
+        )
+    return _from_yaml(file) if file.form == "yaml" else _from_script(file)
+
+
+def _from_yaml(file: SourceFile) -> Launch:
+    """`MODEL_ARGS` of a functional test, or the arguments at the top."""
+    d = Draft(file.start)
+    inside = isinstance(file.top.get("MODEL_ARGS"), dict)
+    found = file.entries("/MODEL_ARGS" if inside else "")
+    entries = [Entry(_name(e.key), e.value, e.place) for e in found]
+    written = {_name(e.key): e.key for e in found}
+    for pointer, place in file.document.twice:
+        d.note(f"'{pointer.rpartition('/')[2]}' is given twice: the later one counts", place)
+    e = Entries(_variables(entries), loose=True)
+    read_arguments(e, d)
+    _frame(d, "megatron-lm")
+    set_aside(e, KIND)
+    e.set_aside({}, PATTERNS)
+    keys = [Key(written.get(key.name, key.name), key.place, key.use, key.why) for key in e.uses()]
+    if inside:
+        others = Entries([entry for entry in file.entries() if not entry.key.startswith("MODEL_ARGS.")])
+        others.set_aside({entry.key: "how the test is run and judged, not what is trained" for entry in others})
+        keys += list(others.uses())
+    parts = tuple(replace(part, key=written.get(part.key, part.key)) for part in d.parts.values())
+    return Launch(
+        KIND, file.name, file.sha256, "megatron-lm", parts, tuple(keys), tuple(d.gaps), tuple(d.notes), file.source.text
+    )
+
+
+def _variables(entries: Iterable[Entry]) -> list[Entry]:
+    """Values that name a variable are open."""
+    return [
+        Entry(e.key, Open(f"'{e.value[:40]}' is filled in by whoever starts it"), e.place)
+        if isinstance(e.value, str) and re.search(r"\$\{?\w", e.value) else e
+        for e in entries
+    ]  # fmt: skip
+
+
+def _name(written: str) -> str:
+    return written.lstrip("-").replace("-", "_").lower()
+
+
+def _from_script(file: SourceFile) -> Launch:
+    text = file.source.text
+    bare = file.form == "text" or not re.search(r"^(?!\s*(?:#|--|$))", text, re.MULTILINE)
+    try:
+        found = walk(("pretrain_gpt.py \\\n" if bare else "") + text, file.given)
+    except ShellError as error:
+        raise InputError(
+            f"The script cannot be read as bash: {error.message}.", place=file.place(min(error.offset, len(text))),
+            code="launch.shell", remedy="Check it with 'bash -n'; of shells only bash and sh are read.",
+        ) from None  # fmt: skip
+    shift = len("pretrain_gpt.py \\\n") if bare else 0
+
+    def place(offset: int) -> Place:
+        return file.place(max(0, min(offset - shift, len(text))))
+
+    d = Draft(file.start)
+    chosen = _training(file, found, place)
+    entries, twice = _arguments(chosen.words, place)
+    for entry in twice:
+        d.note(f"'{entry.key}' is given twice: the later one counts", entry.place)
+    for note, offset in found.notes:
+        d.note(note, place(offset))
+    present = {entry.key for entry in entries}
+    for option, name in (
+        ("--nodes", "nnodes"),
+        ("-N", "nnodes"),
+        ("--gpus-per-node", "nproc_per_node"),
+        ("--gres", "nproc_per_node"),
+    ):
+        value, offset = found.directives.get(option, ("", 0))
+        number = re.search(r"(\d+)$", value)
+        if number and name not in present:
+            entries.append(Entry(name, number[1], place(offset)))
+            present.add(name)
+    d.place = place(chosen.offset)
+    e = Entries(entries, loose=True)
+    d.source = MEGATRON.source
+    more: list[Key] = []
+    config = e.peek("deepspeed_config")
+    read_arguments(e, d)
+    framework = "megatron-lm"
+    if "deepspeed" in present or config is not None:
+        framework = "megatron-deepspeed"
+        d.source = "Megatron-DeepSpeed 4efb479d5, megatron/arguments.py"
+        more = _engine(file, found, config, d, place)
+    _frame(d, framework)
+    set_aside(e, KIND)
+    e.set_aside({}, PATTERNS)
+    keys = [Key("--" + key.name.replace("_", "-"), key.place, key.use, key.why) for key in e.uses()] + more
+    names = {entry.key: "--" + entry.key.replace("_", "-") for entry in entries}
+    parts = tuple(replace(part, key=names.get(part.key, part.key)) for part in d.parts.values())
+    return Launch(KIND, file.name, file.sha256, framework, parts, tuple(keys), tuple(d.gaps), tuple(d.notes), text)
+
+
+def _training(file: SourceFile, found: Walk, place: object) -> Started:
+    """The command with Megatron's arguments. Raises InputError where there is none, or several that differ."""
+    assert callable(place)
+    candidates = [one for one in found.commands if _signs(one.words) >= 2]
+    if not candidates:
+        raise InputError(
+            "No command of this script is started with Megatron's arguments: they may be put together in a file that it takes in "
+            "or in a way that is not followed.",
+            place=file.start, code="launch.no_command",
+            remedy="Give the script that holds the arguments, or both; 'set' (or --set) gives variables that come from outside.",
+        )  # fmt: skip
+    distinct: dict[str, Started] = {}
+    for one in candidates:
+        distinct.setdefault(" ".join(map(shown, one.words)), one)
+    several = list(distinct.values())
+    if file.command is not None:
+        if not 1 <= file.command <= len(several):
+            raise InputError(
+                f"Command {file.command} was asked for, and the script has {len(several)} training commands.",
+                place=file.start, code="launch.command", remedy=f"Name one from 1 to {len(several)}.",
+            )  # fmt: skip
+        return several[file.command - 1]
+    if len(several) > 1:
+        lines = ", ".join(str(place(one.offset).line) for one in several[:6])
+        raise InputError(
+            f"The script has {len(several)} training commands that differ, at lines {lines}: one has to be named.",
+            place=place(several[1].offset), code="launch.several_commands",
+            remedy="Say which with --command N (in a proposal: 'command: N' under 'launch'), counted from 1 in this order.",
+        )  # fmt: skip
+    return several[0]
+
+
+def _signs(words: tuple[Text, ...]) -> int:
+    names = {shown(word).partition("=")[0] for word in words}
+    return sum(sign in names for sign in SIGNS)
+
+
+def _arguments(words: tuple[Text, ...], place: object) -> tuple[list[Entry], list[Entry]]:
+    """Arguments with their values, of one that is given twice the last; and those given twice."""
+    assert callable(place)
+    found: dict[str, Entry] = {}
+    twice: list[Entry] = []
+    current: tuple[str, Text, list[Text]] | None = None
+
+    def settle() -> None:
+        if current is None:
+            return
+        name, word, values = current
+        entry = _entry(name, word, values, place)
+        if name in found:
+            twice.append(entry)
+        found[name] = entry
+
+    for word in words:
+        written = shown(word)
+        match = _ARGUMENT.match(written)
+        is_argument = written.startswith("--") and match is not None
+        if is_argument and match is not None and (match.end() == len(written) or written[match.end()] == "="):
+            settle()
+            current = (_name(match[0]), word, [])
+            if match.end() < len(written):
+                from .shell_text import sliced
+
+                current[2].append(sliced(word, match.end() + 1, None))
+        elif current is not None:
+            current[2].append(word)
+    settle()
+    return list(found.values()), twice
+
+
+def _entry(name: str, word: Text, values: list[Text], place: object) -> Entry:
+    """An argument: true where it has no value, open where the script does not decide it."""
+    assert callable(place)
+    at = offset_of(values[0]) if values and offset_of(values[0]) is not None else offset_of(word)
+    where = place(at if at is not None else 0)
+    undecided = reason(word)
+    if undecided is not None:
+        return Entry(name, Open(_lined(undecided, place)), where)
+    # A script's name or a redirection's target may follow a switch; a switch takes only what reads as a value of it.
+    texts = [plain(value) for value in values]
+    if not values:
+        return Entry(name, True, where)
+    if name in ("recompute_modules", "rampup_batch_size", "data_path", "split") or (
+        len(values) > 1 and None not in texts and name in _LISTS
+    ):
+        return Entry(name, [text for text in texts if text is not None], where)
+    if texts[0] is None:
+        return Entry(name, Open(_lined(reason(values[0]) or "it is not decided by the script", place)), where)
+    if texts[0].endswith(".py") or texts[0] in ("2>&1", "|", "&"):
+        return Entry(name, True, where)
+    return Entry(name, texts[0], where)
+
+
+_LISTS: Final = frozenset(
+    {"cp_comm_type", "offload_modules", "moe_layer_freq", "cuda_graph_scope", "hierarchical_context_parallel_sizes"}
+)
+
+
+def _lined(why: str, place: object) -> str:
+    """A reason with offsets turned into lines."""
+    assert callable(place)
+    return _MARK.sub(lambda match: f"line {place(int(match[1])).line}", why)
+
+
+def _frame(d: Draft, framework: str) -> None:
+    d.assume("/proposal/framework/name", framework, "the file's kind")
+
+
+def _engine(file: SourceFile, found: Walk, config: Entry | None, d: Draft, place: object) -> list[Key]:
+    """DeepSpeed's configuration, where the script writes it itself: what it states counts where the arguments are silent."""
+    assert callable(place)
+    if config is None or (isinstance(config.value, Open) and config.value.why not in found.files and not found.files):
+        return []
+    named = str(config.value) if not isinstance(config.value, Open) else ""
+    text = found.files.get(named)
+    if text is None and len(found.files) == 1:
+        text = next(iter(found.files.values()))
+    if text is None:
+        d.note(f"'{named}' is DeepSpeed's configuration and was not read: give it as a second file", config.place)
+        return []
+    whole = "".join("__open__" if piece.why is not None else piece.text for piece in text)
+    try:
+        document = parse_document(whole.encode(), file.name, syntax="json")
+    except InputError:
+        d.note("the DeepSpeed configuration that the script writes is no JSON that is read", config.place)
+        return []
+    inner = SourceFile(file.name, whole.encode())
+    starts: list[tuple[int, int]] = []
+    size = 0
+    for piece in text:
+        starts.append((size, piece.offset))
+        size += len("__open__" if piece.why is not None else piece.text)
+
+    def moved(where: Place) -> Place:
+        at = inner.source.line_starts[(where.line or 1) - 1] + (where.column or 1) - 1
+        start, offset = max((one for one in starts if one[0] <= at), default=(0, 0))
+        moved_place: Place = place(offset + at - start)
+        return moved_place
+
+    from .entries import flattened
+
+    entries = [
+        Entry(e.key, Open("the script does not set it") if e.value == "__open__" else e.value, moved(e.place))
+        for e in flattened(document)
+    ]
+    own = Draft(d.place, deepspeed.SOURCE)
+    e = Entries(deepspeed.automatic(entries))
+    deepspeed.read_entries(e, own)
+    deepspeed.close(e)
+    for path, part in own.parts.items():
+        if part.assumed is not None or path.startswith(f"{PLAN}/uniform"):
+            continue
+        there = d.parts.get(path)
+        if there is None or there.assumed is not None:
+            d.parts[path] = part
+        elif there.value != part.value:
+            d.note(
+                f"'{part.key}' is {part.value} in DeepSpeed's configuration and '{there.key}' {there.value} in the arguments",
+                part.place,
+            )
+    d.notes += [note for note in own.notes if "refuses" in note[0]]
+    return list(e.uses())
