@@ -15,7 +15,7 @@ from planproof.facts import KINDS
 ENGINE = Path(__file__).resolve().parent.parent / "engine"
 #: A package may import from itself and from those before it. "" is the package's own `__init__`.
 ORDER = (
-    "errors", "document", "files", "quantity", "plan", "hardware", "cluster", "model", "cost", "search", "importers", "proposal",
+    "errors", "document", "files", "quantity", "plan", "hardware", "cluster", "model", "cost", "calibration", "search", "importers", "proposal",
     "facts", "inference", "config", "decision", "report", "session", "pipeline", "", "cli", "__main__",
 )  # fmt: skip
 #: Third party -> where it may be imported when a module is. Elsewhere, and for None, only inside a function.

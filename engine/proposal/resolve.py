@@ -6,6 +6,7 @@ Files are read here and nowhere later. Nothing is judged: a gap becomes an entry
 
 from __future__ import annotations
 
+from ..cost.software import calibrated, families
 from ..errors import InputError
 from ..hardware import Library
 from ..model import Transformer
@@ -32,6 +33,8 @@ def resolve(loaded: LoadedProposal, library: Library) -> Case:
     batch = resolve_batch(stated.workload, collect)
     workload = resolve_workload(stated.workload, batch, collect)
     described, cluster = ClusterResolver(stated.cluster, library, collect).resolve()
+    if cluster is not None and heading.framework is not None:
+        cluster = calibrated(cluster, *families(heading.framework.name))
     plans = resolve_plans(stated.plans, _layers(model, loaded), batch.sequences, described, collect)
     profile, profile_quantity = _profile(stated.profile, collect)
     limits = _layouts(stated.layouts, collect)
