@@ -35,10 +35,10 @@ PARAMETERS = {
     "gemm": Parameter(0.3, 0.95, 0.3),
     "memory": Parameter(0.2, 1.0, 0.4),
     "attention": Parameter(0.05, 0.85, 0.5),
-    "launch": Parameter(3e-6, 80e-6, 0.4),
     "stall": Parameter(1e-5, 8e-3, 2.0),
     "interference": Parameter(0.01, 0.9, 1.0),
     "fabric": Parameter(0.1, 1.0, 0.7),
+    "launch": Parameter(3e-6, 80e-6, 0.4),
 }
 
 #: Scale of the soft-L1 loss, and what a pull of one unit weighs beside one row's residual.
@@ -90,12 +90,16 @@ _KNOWN = None
 
 
 def telling(cases: Sequence[Case]) -> tuple[str, ...]:
-    """The parameters that these cases can tell: gathers where states are sharded three ways, else what crosses nodes."""
+    """The parameters that these cases can tell, at most one for two rows: those that decide most come first.
+
+    Gathers hide where states are sharded three ways; a share between nodes needs rows that cross them.
+    """
     sharded = any(case.plan.zero == 3 for case in cases)
     between = any(case.plan.devices > case.cluster.devices_per_node for case in cases)
     left = {"interference"} if not sharded else {"stall"}
     left |= set() if between else {"fabric"}
-    return tuple(name for name in PARAMETERS if name not in left)
+    chosen = tuple(name for name in PARAMETERS if name not in left)
+    return chosen[: max(3, min(len(chosen), len(cases) // 2))]
 
 
 def fit(cases: Sequence[Case], names: Sequence[str] = ()) -> Fitted:

@@ -8,6 +8,7 @@ is not stated and not a convention of the software leaves the row out.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ..hardware import Library
 from ..model import Attention, Transformer, training_flops_per_token
@@ -109,11 +110,11 @@ def _seconds(row: Row) -> float:
 
 def _model(row: Row, software: str, sequence: int) -> Transformer:
     layers_stated = row.text("layers")
-    if not layers_stated and not row.text("hidden"):
+    if not row.text("hidden"):
         known = shape_of(row.text("model"))
         if known is None:
             raise row.reject("incomplete: layers is not stated", "layers", "nor is the model's name a known one")
-        return known
+        return replace(known, layers=row.whole("layers")) if layers_stated else known
     if row.text("num_experts"):
         raise row.reject("not modelled: experts stated by column", "num_experts", "the routed widths are not all stated")
     layers, hidden, heads = row.whole("layers"), row.whole("hidden"), row.whole("heads")

@@ -30,6 +30,7 @@ COMMANDS = {
     "cluster": ("cluster", "What was understood of a proposal's cluster, as text, JSON or a picture."),
     "facts": ("facts", "The facts that rules see for a proposal."),
     "explain": ("rules", "What a rule demands, why, and, with --file, the facts that it bound."),
+    "calibrate": ("calibrate", "Fit a device's parameters to measured runs and write them as a data sheet."),
     "rules": ("rules", "List the rules, or test them on their own examples."),
     "config": ("config", "The configuration that counts for a proposal, and where each value came from."),
     "schema": ("schema", "The JSON schema of a proposal, for editors."),

@@ -14,7 +14,7 @@ from math import exp, hypot, log
 from typing import Literal
 
 from ..cluster.cluster import Cluster, Tier
-from ..hardware import DeviceSheet, Ranged
+from ..hardware import Calibration, DeviceSheet, Ranged
 from ..model import Attention, Transformer, Workload
 from ..plan import Plan
 from ..quantity import Decider, Dimension, Estimate, Grade
@@ -59,7 +59,7 @@ def _relative(ranges: Sequence[Ranged | Constant]) -> Callable[[float], float]:
     return _spread(low, high, _AT_10)
 
 
-def _tier(tier: Tier, share: Constant) -> Callable[[float], float]:
+def _tier(tier: Tier, share: Ranged | Constant) -> Callable[[float], float]:
     """The grade's range and the share's, independent of one another: half-widths add in quadrature, in logarithms,
     at 5-95 %.
     """
@@ -103,7 +103,7 @@ def draws(
         "overlap": _relative([known["prefetch_overlap"]]),
         "measured": _spread(*GRADE_RANGE[Grade.MEASURED], _AT_5),
     }
-    inside, between = known["link_share"], known["fabric_share"]
+    inside, between = known["link_share"], _fabric(sheets, known["fabric_share"])
     tiers = [_tier(tier, between if tier.span > cluster.devices_per_node else inside) for tier in cluster.tiers]
     overlap = known["gradient_overlap"]
     result = []
@@ -114,6 +114,12 @@ def draws(
         hidden = overlap.low + point[-1] * (overlap.high - overlap.low)
         result.append(replace(NOMINAL, **drawn, gradient_overlap=hidden, bandwidth=bandwidth))
     return tuple(result)
+
+
+def _fabric(sheets: Sequence[DeviceSheet], share: Constant) -> Ranged | Constant:
+    """The share of a fabric's rate that the calibration in force found, with its range; else the constant's."""
+    found = [sheet.calibration.fabric for sheet in sheets if sheet.calibration is not None]
+    return found[0] if len(found) == len(sheets) == 1 and found[0] is not None else share
 
 
 class Uncertainty:
@@ -153,6 +159,9 @@ class Uncertainty:
         low, high = _ends(self.drawn(plan))
         residual, least = self._residual(plan, exceptional)
         below, above = hypot(log(low), log1(residual)), hypot(log(high), log1(residual))
+        if self.calibration is not None:
+            # Errors on left-out groups hold what the parameters miss: the draws add only what reaches beyond them.
+            below, above = max(-log(low), log1(residual)), max(log(high), log1(residual))
         below, above = max(below, log1(least)), max(above, log1(least))
         seconds = step.seconds
         return Estimate(seconds, seconds * exp(-below), seconds * exp(above), Dimension.TIME, Grade.ESTIMATED, step.deciders)
@@ -169,10 +178,12 @@ class Uncertainty:
             return Estimate(value, value, value, Dimension.FRACTION, Grade.ESTIMATED, first.deciders)
         low, high = _ends(tuple(a / b for a, b in zip(self.drawn(plan), self.drawn(other), strict=True)))
         known = self.nominal.constants
-        name = "residual_ratio_alike" if _shape(plan) == _shape(other) else "residual_ratio"
+        alike = _shape(plan) == _shape(other)
+        residual = log1(known["residual_ratio_alike" if alike else "residual_ratio"].value)
+        if self.calibration is not None and not alike:
+            residual = log1(self.calibration.residual_ratio)
         if bool(self.exceptions(plan)) != bool(self.exceptions(other)):
-            name = "residual_exception"
-        residual = log1(known[name].value)
+            residual = log1(known["residual_exception"].value)
         return Estimate(
             value,
             value * exp(-hypot(log(low), residual)),
@@ -189,6 +200,28 @@ class Uncertainty:
             rows.append("a tensor-parallel width is no multiple of 64")
         if self.nominal.tensor_between_nodes(plan):
             rows.append("a tensor-parallel group spans nodes and its collective was not measured")
+        return (*rows, *self._unmeasured(plan))
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The calibration in force on every device of the cluster, if there is one."""
+        found = [group.device.calibration for group in self.nominal.cluster.nodes]
+        return found[0] if len({one.name if one else "" for one in found}) == 1 else None
+
+    def _unmeasured(self, plan: Plan) -> tuple[str, ...]:
+        """In what this plan is far from the measured runs of the calibration in force."""
+        known, model, workload = self.calibration, self.nominal.model, self.nominal.workload
+        if known is None:
+            return ()
+        beyond = known.far(
+            hidden=model.hidden, sequence=workload.sequence_length, devices=plan.devices,
+            tensor=max(stage.mesh.tensor for stage in plan.stages),
+        )  # fmt: skip
+        rows = [f"{name} is beyond the measured runs of {known.name} by more than a factor of two" for name in beyond]
+        if model.moe is not None:
+            rows.append(f"no measured run of {known.name} has experts")
+        if workload.precision.compute == "fp8":
+            rows.append(f"no measured run of {known.name} multiplies in fp8")
         return tuple(rows)
 
     @property
@@ -200,8 +233,11 @@ class Uncertainty:
         """(the residual's half-width, the least half-width of the whole)."""
         known = self.nominal.constants
         exceptional = exceptional or bool(self.exceptions(plan)) or self.nominal.model.moe is not None
-        name = "residual_exception" if exceptional else "residual_family"
-        return known[name].value, known["residual_new"].value if self.unseen else 0.0
+        fitted = self.calibration
+        residual = known["residual_family"].value if fitted is None else fitted.residual
+        if exceptional:
+            residual = max(residual, known["residual_exception"].value)
+        return residual, known["residual_new"].value if self.unseen and fitted is None else 0.0
 
 
 def log1(relative: float) -> float:

@@ -1,8 +1,9 @@
-"""Data sheets of devices and nodes, shipped and a user's own: every value with its grade, source and date."""
+"""Data sheets of devices and nodes, and calibrations of software families: every value with its grade, source and date."""
 
 from .library import Library, device_names, load_device, load_node, node_names, open_library
 from .sheets import (
     DTYPES,
+    Calibration,
     CollectiveCurve,
     DeviceSheet,
     Efficiency,
@@ -19,6 +20,7 @@ from .sheets import (
 
 __all__ = [
     "DTYPES",
+    "Calibration",
     "CollectiveCurve",
     "DeviceSheet",
     "Efficiency",

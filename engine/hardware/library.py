@@ -9,26 +9,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ..document import Document, load_document, parse_document
 from ..errors import DataError, InputError, UsageError
-from ..frozen import dataclass
+from ..frozen import dataclass, field, replace
 from .cursor import nearest, shown
-from .reader import Head, read_device, read_head, read_node
-from .sheets import DeviceSheet, NodeSheet, Origin
+from .reader import Head, read_calibration, read_device, read_head, read_node
+from .sheets import Calibration, DeviceSheet, NodeSheet, Origin, same_name
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _MAX_FILES = 1000
 _ALIASES = re.compile(r"^aliases: *\[([^\]\n]*)\]", re.MULTILINE)
-
-
-def same_name(name: str) -> str:
-    """The form in which names are compared: `H100-SXM`, `h100_sxm` and `h100 sxm` are one."""
-    return re.sub(r"[-_. ]+", "", name.casefold())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +50,24 @@ class Library:
         known = self._read.get(("device", name))
         if not isinstance(known, DeviceSheet):
             document, origin = self._find("device", name)
-            known = self._read["device", name] = read_device(document, origin)
+            sheet = read_device(document, origin)
+            known = self._read["device", name] = replace(sheet, calibrations=self._calibrations(sheet))
         return known
+
+    def _calibrations(self, device: DeviceSheet) -> tuple[Calibration, ...]:
+        """What is known of software families on `device`: a user's first, then shipped ones of other families.
+
+        A shipped file is named `DEVICE.SOFTWARE.yaml`, so that no other device's is read.
+        """
+        own = [
+            read_calibration(sheet.document, _origin_of(sheet)) for sheet in self.added if sheet.head.kind == "calibration"
+        ]
+        found = {one.software: one for one in own if device.answers_to(one.device)}
+        for stem, entry in sorted(_shipped("calibration")):
+            if stem.startswith(f"{device.name}."):
+                one = read_calibration(_parse_shipped("calibration", entry), Origin("shipped", f"hardware/calibrations/{entry.name}"))
+                found.setdefault(one.software, one)
+        return tuple(found.values())
 
     def node(self, name: str) -> NodeSheet:
         """The sheet of the node type `name`, with that of its device. Errors as for `device`."""

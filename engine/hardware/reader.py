@@ -12,6 +12,7 @@ from ..quantity import Dimension
 from .cursor import Cursor
 from .sheets import (
     DTYPES,
+    Calibration,
     CollectiveCurve,
     DeviceSheet,
     Efficiency,
@@ -25,7 +26,7 @@ from .sheets import (
     Ring,
 )
 
-KINDS = ("device", "node")
+KINDS = ("device", "node", "calibration")
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 MAX_DEVICES = 1024
 
@@ -99,6 +100,64 @@ def read_device(document: Document, origin: Origin) -> DeviceSheet:
         context=entries["context"].ranged(Dimension.BYTES),
         workspace=entries["workspace"].ranged(Dimension.BYTES),
         allocator_reserve=entries["allocator_reserve"].ranged(Dimension.FRACTION),
+        origin=origin,
+        sha256=document.sha256,
+    )
+
+
+_FITTED = {
+    "gemm": Dimension.FRACTION,
+    "memory": Dimension.FRACTION,
+    "attention_unfused": Dimension.FRACTION,
+    "attention_flash": Dimension.FRACTION,
+    "launch": Dimension.TIME,
+    "stall": Dimension.TIME,
+    "interference": Dimension.FRACTION,
+    "fabric": Dimension.FRACTION,
+    "loss": Dimension.FRACTION,
+}
+
+
+def read_calibration(document: Document, origin: Origin) -> Calibration:
+    """The fitted values of a software family on a device, as `planproof calibrate` writes them. DataError where it is none."""
+    head = read_head(document)
+    root = Cursor(document, document.data)
+    entries = root.mapping(
+        ("kind", "name", "device", "software", "fitted", "left_out", "rows", "groups", "sources", "spans"), ("folds", "vendor", "files")
+    )
+    fitted = entries["fitted"].mapping(("gemm", "memory"), tuple(_FITTED))
+    values = {name: fitted[name].ranged(_FITTED[name]) for name in fitted}
+    errors = entries["left_out"].mapping(("residual", "residual_ratio", "bias"), ("mean", "worst"))
+    spans = []
+    for name, item in entries["spans"].mapping((), ("hidden", "sequence", "tensor", "devices", "microbatch")).items():
+        low, high = (one.number(0, 1e9) for one in item.items())
+        spans.append((name, low, high))
+    folds = []
+    for item in entries["folds"].items() if "folds" in entries else ():
+        parts = item.mapping(("without",), ("gemm", "memory", "attention", "launch", "stall", "interference", "fabric"))
+        group = parts.pop("without").text()
+        folds.append((group, tuple((name, one.number(0, 10)) for name, one in parts.items())))
+    return Calibration(
+        name=head.name,
+        device=entries["device"].text(_NAME, _NAME_EXAMPLE),
+        software=entries["software"].text(_NAME, _NAME_EXAMPLE),
+        gemm=values["gemm"],
+        memory=values["memory"],
+        attention_unfused=values.get("attention_unfused"),
+        attention_flash=values.get("attention_flash"),
+        launch=values.get("launch"),
+        stall=values.get("stall"),
+        interference=values.get("interference"),
+        fabric=values.get("fabric"),
+        loss=values.get("loss"),
+        residual=errors["residual"].number(0, 5),
+        residual_ratio=errors["residual_ratio"].number(0, 5),
+        bias=errors["bias"].number(-1, 5),
+        rows=entries["rows"].count(1, 10**6),
+        groups=entries["groups"].count(1, 10**6),
+        sources=tuple(item.text() for item in entries["sources"].items()),
+        spans=tuple(spans),
+        folds=tuple(folds),
         origin=origin,
         sha256=document.sha256,
     )

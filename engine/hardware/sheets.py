@@ -8,6 +8,7 @@ node type never states the fabric between nodes: that is the proposal's. This mo
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from ..frozen import dataclass, replace
@@ -95,6 +96,11 @@ class Efficiency:
     attention_flash: Ranged
 
 
+def same_name(name: str) -> str:
+    """The form in which names are compared: `H100-SXM`, `h100_sxm` and `h100 sxm` are one."""
+    return re.sub(r"[-_. ]+", "", name.casefold())
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """What steps of one software family on one device were measured to get, fitted by `planproof calibrate`.
@@ -112,18 +118,22 @@ class Calibration:
     memory: Ranged
     attention_unfused: Ranged | None
     attention_flash: Ranged | None
-    launch: Ranged
-    stall: Ranged
+    launch: Ranged | None
+    stall: Ranged | None
     interference: Ranged | None
     fabric: Ranged | None
     #: The share of the loss's traffic through memory that the family's kernels leave: 1 unfused.
     loss: Ranged | None
     residual: float
+    #: The same for the ratio of two runs of one sweep, and the mean relative error of left-out rows.
+    residual_ratio: float
     bias: float
     rows: int
     groups: int
     sources: tuple[str, ...]
     spans: tuple[tuple[str, float, float], ...]
+    #: The values without one group each: (group, ((parameter, value), ...)).
+    folds: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     origin: Origin
     sha256: str
 
@@ -164,6 +174,10 @@ class DeviceSheet:
     calibrations: tuple[Calibration, ...] = ()
     calibration: Calibration | None = None
 
+    def answers_to(self, name: str) -> bool:
+        """Whether `name` is the device's name or one of its aliases."""
+        return same_name(name) in {same_name(known) for known in (self.name, *self.aliases)}
+
     def under(self, software: str) -> DeviceSheet:
         """The sheet with the values of a calibrated software family; unchanged where that is not calibrated."""
         known = next((one for one in self.calibrations if one.software == software), None)
@@ -174,7 +188,7 @@ class DeviceSheet:
             attention_unfused=known.attention_unfused or self.efficiency.attention_unfused,
             attention_flash=known.attention_flash or self.efficiency.attention_flash,
         )  # fmt: skip
-        return replace(self, efficiency=efficiency, launch=known.launch, calibration=known)
+        return replace(self, efficiency=efficiency, launch=known.launch or self.launch, calibration=known)
 
     @property
     def capacity(self) -> Quantity:

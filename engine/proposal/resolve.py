@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..cost.software import calibrated, families
 from ..errors import InputError
 from ..hardware import Library
 from ..model import Transformer
@@ -37,6 +38,8 @@ def resolve(loaded: LoadedProposal, library: Library) -> Case:
     described, cluster = ClusterResolver(stated.cluster, library, collect).resolve()
     batch = resolve_batch(stated.workload, collect, replicas_of(stated.plans, described) if loaded.launched else None)
     workload = resolve_workload(stated.workload, batch, collect)
+    if cluster is not None and heading.framework is not None:
+        cluster = calibrated(cluster, *families(heading.framework.name))
     plans = resolve_plans(stated.plans, _layers(model, loaded), batch.sequences, described, collect)
     profile, profile_quantity = _profile(stated.profile, collect)
     limits = _layouts(stated.layouts, collect)

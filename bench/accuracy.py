@@ -1,0 +1,147 @@
+"""Estimates of step time and memory beside measured runs, file by file.
+
+    python bench/accuracy.py --data DIR [--json] [--rows] [--hardware DIR]
+
+DIR holds CSV files of measured runs; what a file is shows in its columns. For each file: rows, how many were used and how many
+left out for which reason; mean, median and largest error of step time and of memory, bias, the share of rows inside their 90 %
+interval and its median half-width; rank correlation and regret of the plan ranked first, within sweeps; out-of-memory as a table
+of four. A quantity that a file does not hold is null. Errors are (predicted - measured) / measured, all figures fractions.
+
+Rows that a shipped calibration was fitted to (`bench/data/step_times.csv`, `use` fit) are priced by the fold of that calibration
+that was fitted without the row's group; how many that were is printed. All others are priced as a proposal would be.
+`--json`: {"files": {NAME: {"rows", "used", "left_out": {reason: count}, "step_time", "memory", "ranking", "oom"}}}; reasons of the
+memory half begin with "memory: ".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from statistics import mean
+
+from planproof.calibration.kinds import read_cases
+from planproof.calibration.metrics import Point, binomial_holds, errors_of
+from planproof.calibration.report import Estimator, TimeReport, time_report
+from planproof.errors import DataError
+from planproof.hardware import open_library
+
+try:
+    from planproof.calibration.memory import memory_report
+except ImportError:  # the memory half is a part of its own
+    memory_report = None
+
+RUNS = Path(__file__).parent / "data" / "step_times.csv"
+
+
+def summary(report: TimeReport, memory: dict | None) -> dict:
+    """One file in the form of --json."""
+    left = Counter({reason: count for reason, count in report.reading.reasons.items()})
+    used = report.used
+    if memory is not None:
+        left.update({f"memory: {reason}": count for reason, count in memory["left_out"].items()})
+        used = max(used, memory["used"])
+    ranked = [sweep.spearman for sweep in report.sweeps if sweep.spearman is not None]
+    return {
+        "rows": len(report.reading.table.rows),
+        "used": used,
+        "left_out": dict(left),
+        "step_time": report.step_time.to_json() if report.step_time else None,
+        "memory": memory["memory"] if memory else None,
+        "ranking": {
+            "spearman": round(mean(ranked), 4) if ranked else None,
+            "regret": round(max(sweep.regret for sweep in report.sweeps), 4),
+        }
+        if report.sweeps
+        else None,
+        "oom": memory["oom"] if memory else None,
+    }
+
+
+def told(report: TimeReport, found: dict, rows: bool) -> None:
+    """One file in words."""
+    print(f"{report.reading.table.name}: {report.reading.layout}, {found['used']} of {found['rows']} rows used")
+    for reason, count in found["left_out"].items():
+        print(f"    {count} left out: {reason}")
+    if report.folded:
+        print(f"    {report.folded} rows priced by fits that did not see their group")
+    for name, count, errors in report.groups:
+        interval = f", {errors.coverage:.0%} inside +-{errors.width:.1%}" if errors.coverage is not None else ""
+        print(
+            f"    step time, {name}: {count} rows, mean error {errors.mape:.1%}, median {errors.median:.1%}, bias {errors.bias:+.1%}, "
+            f"worst {errors.max:.1%}{interval}"
+        )
+    worst = sorted(report.points, key=lambda one: -abs(one[1].error))[: None if rows else 5]
+    if worst:
+        print("    " + ("rows" if rows else "worst rows") + ": " + ", ".join(f"line {p.line} {p.error:+.1%}" for _, p in worst))
+    for sweep in report.sweeps:
+        noise = f", repeats differ by {sweep.noise:.1%}" if sweep.noise is not None else ""
+        rank = f"{sweep.spearman:.2f}" if sweep.spearman is not None else "none"
+        print(f"    sweep {sweep.name}: {sweep.rows} plans, rank correlation {rank}, regret {sweep.regret:.1%}{noise}")
+    for name in ("memory", "oom"):
+        if found[name]:
+            print(f"    {name}: " + ", ".join(f"{key} {value}" for key, value in found[name].items()))
+    if rows:
+        for _, rejected in report.reading.left_out:
+            print(f"    {rejected.reason}: {rejected.detail}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", required=True, type=Path, help="a folder of CSV files")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument("--rows", action="store_true", help="every row's error, and every left-out row with its place")
+    parser.add_argument("--hardware", action="append", default=[], help="a folder of your own data sheets")
+    options = parser.parse_args()
+    if not options.data.is_dir():
+        sys.exit(f"error: '{options.data}' is no folder")
+    library = open_library(options.hardware)
+    seen = [case for case in read_cases(RUNS, library).cases if case.row.text("use") == "fit"]
+    files: dict[str, dict] = {}
+    by_source: dict[str, list[Point]] = {}
+    for path in sorted(options.data.glob("*.csv")):
+        try:
+            report = time_report(path, Estimator(library, seen))
+        except DataError as error:
+            files[path.name] = dict.fromkeys(("step_time", "memory", "ranking", "oom")) | {
+                "rows": 0, "used": 0, "left_out": {f"not a table: {error.message}": 0},
+            }  # fmt: skip
+            if not options.json:
+                print(f"{path.name}: {error.message}")
+            continue
+        memory = memory_report(path) if memory_report is not None else None
+        found = files[path.name] = summary(report, memory)
+        for case, point in report.points:
+            if not case.measured_stages:
+                by_source.setdefault(f"{case.source}, {case.software}", []).append(point)
+        if not options.json:
+            told(report, found, options.rows)
+    if options.json:
+        print(json.dumps({"files": files}, indent=2))
+        return
+    if not files:
+        print(f"no CSV file in {options.data}")
+    print("sources:")
+    every = [errors for rows in by_source.values() if (errors := errors_of(rows))]
+    for name, rows in sorted(by_source.items()):
+        errors = errors_of(rows)
+        assert errors is not None
+        inside = sum(p.low <= p.measured <= p.high for p in rows)
+        holds = "holds" if binomial_holds(inside, len(rows)) else "does not hold"
+        print(
+            f"    {name}: {len(rows)} rows, mean error {errors.mape:.1%}, bias {errors.bias:+.1%}, worst {errors.max:.1%}, "
+            f"{inside} inside +-{errors.width:.1%} ({holds} 90 %)"
+        )
+    if every:
+        rows = [point for points in by_source.values() for point in points]
+        inside = sum(p.low <= p.measured <= p.high for p in rows)
+        print(
+            f"mean of {len(every)} sources {mean(one.mape for one in every):.1%}, largest {max(one.mape for one in every):.1%}; "
+            f"{inside} of {len(rows)} rows inside their interval ({'holds' if binomial_holds(inside, len(rows)) else 'does not hold'} 90 %)"
+        )
+
+
+if __name__ == "__main__":
+    main()

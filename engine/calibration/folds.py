@@ -1,0 +1,80 @@
+"""Errors on groups that the fit did not see, and what they say of the next one.
+
+Vocabulary: a *fold* is a fit without one group; its errors are those of that group's rows. The *residual* is the half-width, in
+relative terms, that held 90 % of them, each group counting the same whatever its number of rows (split conformal prediction,
+Vovk et al. 2005): a new case is more like a new group than like a known row. Never random folds: rows of one sweep are alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from math import exp, log
+from typing import NamedTuple
+
+from .case import Case
+from .fit import Fitted, factors_of, fit, predict, start
+from ..model import Attention
+
+#: The share of rows that an interval is to hold.
+LEVEL = 0.9
+
+
+class Folds(NamedTuple):
+    """`values` without each group, and log(predicted / measured) of every row under the fold that did not see it."""
+
+    values: dict[str, dict[str, float]]
+    errors: tuple[tuple[Case, float], ...]
+
+
+def leave_out(cases: Sequence[Case], names: Sequence[str]) -> Folds:
+    """One fit for each group left out; with one group alone there is none and nothing is known of new ones."""
+    groups = sorted({case.group for case in cases})
+    values: dict[str, dict[str, float]] = {}
+    errors: list[tuple[Case, float]] = []
+    for group in groups if len(groups) > 1 else ():
+        found = fit([case for case in cases if case.group != group], names)
+        values[group] = found.values
+        errors += [(case, error_of(case, found.values)) for case in cases if case.group == group]
+    return Folds(values, tuple(errors))
+
+
+def error_of(case: Case, values: Mapping[str, float]) -> float:
+    """log(predicted / measured) of a case under fitted values."""
+    flash = case.workload.attention is not Attention.UNFUSED
+    base = start(case.cluster.device, flash)
+    return log(predict(case, factors_of(dict(values), base, case.software)) / case.seconds)
+
+
+def residual(errors: Sequence[tuple[Case, float]], level: float = LEVEL) -> float:
+    """The relative half-width that holds `level` of the rows, groups weighted alike; of few rows, a little more than their own."""
+    count: dict[str, int] = defaultdict(int)
+    for case, _ in errors:
+        count[case.group] += 1
+    rows = sorted((abs(error), 1 / count[case.group]) for case, error in errors)
+    total = sum(weight for _, weight in rows)
+    wanted = min(1.0, level * (1 + 1 / len(rows))) * total
+    reached = 0.0
+    for size, weight in rows:
+        reached += weight
+        if reached >= wanted - 1e-12:
+            return exp(size) - 1
+    return exp(rows[-1][0]) - 1
+
+
+def residual_of_ratios(errors: Sequence[tuple[Case, float]], level: float = LEVEL) -> float:
+    """The same for ratios of two runs of one sweep: what plans of one model on one machine do not share."""
+    sweeps: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    for case, error in errors:
+        sweeps[case.sweep].append(error)
+    pairs = sorted(abs(a - b) for rows in sweeps.values() for a, b in combinations(rows, 2))
+    if not pairs:
+        return residual(errors, level)
+    return exp(pairs[min(len(pairs) - 1, int(level * len(pairs)))]) - 1
+
+
+def spread(values: Mapping[str, dict[str, float]], whole: Fitted, name: str) -> tuple[float, float]:
+    """The least and greatest that any fold found of a parameter, the whole fit's own included."""
+    found = [one[name] for one in values.values()] + [whole.values[name]]
+    return min(found), max(found)

@@ -1,0 +1,1 @@
+"""Calibrations shipped with planproof, `DEVICE.SOFTWARE.yaml`, written by `planproof calibrate`."""
