@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ..cost.activations import Loss
 from ..cost.memory_terms import Implementation
 from ..hardware import DeviceSheet
 from ..model import Attention, MixtureOfExperts, Optimizer, Precision, Transformer, Workload
@@ -184,7 +185,7 @@ def megatron_case(row: Row, line: int) -> list[Case]:
     workload = Workload(count(row, "seq"), count(row, "gbs"), _PRECISIONS[stated], Optimizer("adam", 2), attention, dropout=0.1)
     implementation: Implementation = replace(
         MEGATRON,
-        fused_loss="--cross-entropy-loss-fusion" in switches,
+        loss=Loss.FUSED if "--cross-entropy-loss-fusion" in switches else Loss.IN_PLACE,
         optimizer_instances=int(switches.get("--num-distributed-optimizer-instances") or 1),
         deterministic={"True": True, "False": False}.get(text(row, "deterministic")),
         # Experts of Transformer Engine beside local layers are named in the test alone.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
+from ..cost.activations import Loss
 from ..cost.memory_terms import GradientCopy, Implementation
 from ..model import Attention, LatentAttention, MixtureOfExperts, Optimizer, Precision, Transformer, Workload
 from ..plan import Mesh, Plan, Recompute, Schedule, Stage
@@ -108,8 +109,10 @@ def _model(words: str) -> Transformer:
 
 def _implementation(words: str) -> Implementation:
     values = _typed(words)
-    copy = values.pop("gradient_copy", None)
-    return Implementation(gradient_copy=GradientCopy(copy) if copy else None, **values)
+    copy, loss = values.pop("gradient_copy", None), values.pop("loss", None)
+    return Implementation(
+        gradient_copy=GradientCopy(copy) if copy else None, loss=Loss(loss) if loss else None, **values
+    )
 
 
 def run_case(row: Row, line: int) -> list[Case]:

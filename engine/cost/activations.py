@@ -9,10 +9,32 @@ Transformer Engine fuse them (bias + activation, bias + dropout + residual). Not
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from ..frozen import dataclass
 from ..model import DTYPE_BYTES, Attention, Transformer, Workload
 from ..plan import Mesh, Recompute
 from .states import expert_tensor, largest_weight
+
+
+class Loss(StrEnum):
+    """How the loss is formed from 16-bit logits, by what is alive at its peak beside them.
+
+    `in_place`: an fp32 copy in which softmax and gradient are formed (Megatron-LM's vocabulary-parallel loss), 6 bytes an
+    element in all. `fused`: the softmax apart from that copy (Megatron-LM --cross-entropy-loss-fusion), 10 bytes: more, not
+    less. `separate`: fp32 copy, log-softmax and its gradient as tensors of their own, as torch's cross entropy makes them,
+    14 bytes (the 83.9 GiB that torchtitan publishes for 32,768 tokens of Llama 3.1 8B under full recomputation, of which
+    the logits in place would make 58).
+    """
+
+    IN_PLACE = "in_place"
+    FUSED = "fused"
+    SEPARATE = "separate"
+
+    @property
+    def wide_bytes(self) -> int:
+        """Bytes an element of the logits beyond the logits themselves."""
+        return {"in_place": 4, "fused": 8, "separate": 12}[self.value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +203,16 @@ def _router_bytes(model: Transformer, e: int) -> int:
 
 
 def logits_bytes(
-    workload: Workload, mesh: Mesh, microbatch: int, vocabulary: int, hidden: int, *, fused: bool = False
+    workload: Workload, mesh: Mesh, microbatch: int, vocabulary: int, hidden: int, loss: Loss = Loss.IN_PLACE
 ) -> int:
     """Bytes of logits and loss at their peak, on a rank: the larger of two moments of the head's backward pass.
 
-    e + 4 bytes an element of the logits: as computed, and the fp32 copy in which softmax and its gradient are formed in
-    place (6 bytes for 16-bit types, as Megatron-LM's unfused vocabulary-parallel loss); or the gradient of the logits
-    beside the weight-gradient temporary of the head. A `fused` loss forms the softmax apart from the fp32 copy, 10 bytes
-    (Megatron-LM --cross-entropy-loss-fusion, golden values of its functional tests): more, not less.
+    e and the loss's own bytes an element of the logits (see `Loss`), or the gradient of the logits beside the
+    weight-gradient temporary of the head.
     """
     e, columns = element_bytes(workload), vocabulary // mesh.tensor
     here = tokens(workload, mesh, microbatch)
-    return max((e + (8 if fused else 4)) * here * columns, e * columns * (here + hidden))
+    return max((e + loss.wide_bytes) * here * columns, e * columns * (here + hidden))
 
 
 def head_input_bytes(model: Transformer, workload: Workload, outside: int) -> int:

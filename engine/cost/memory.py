@@ -20,6 +20,7 @@ from ..hardware import DeviceSheet
 from ..model import Attention, Transformer, Workload, moe_layers
 from ..plan import Plan, Schedule, Stage
 from ..quantity import Decider, Dimension, Estimate, Grade
+from .activations import Loss
 from .in_flight import InFlight
 from .memory_rows import Row, fixed_rows, in_flight_row, reserve_row
 from .memory_terms import BARE, Amounts, GradientCopy, Implementation, MemoryTerms, StageTerms
@@ -229,18 +230,20 @@ def _allocated_interval(
     """The 90 % interval of allocated bytes, `value` being the usual case.
 
     The model's residual and the spread of the kernels' workspace, which are independent, around each case that is not
-    stated: the attention kernel, and when the copy of narrow gradients is alive.
+    stated: the attention kernel, when the copy of narrow gradients is alive, and how the loss is formed.
     """
     terms = memory.terms
-    (flash, kernel), (step, copy, twice) = terms.attentions, terms.copies
+    (flash, kernel), (step, copy, twice), (in_place, loss) = terms.attentions, terms.copies, terms.losses
     copied = usual.shape.copy is not None and usual.shape.copy != "sharded"
 
-    def allocated(attention: Attention, gradient_copy: GradientCopy) -> int:
-        case = terms.stage(plan, index, attention, gradient_copy)
+    def allocated(attention: Attention, gradient_copy: GradientCopy, formed: Loss) -> int:
+        case = terms.stage(plan, index, attention, gradient_copy, formed)
         return case.amounts(flight, device.workspace, plan.pipeline > 1).allocated
 
-    smallest = allocated(flash, step) if flash is not kernel or (copied and step is not copy) else value
-    largest = allocated(kernel, twice) if copied and twice is not copy else value
+    open_loss = usual.shape.head and in_place is not loss
+    open_cases = flash is not kernel or (copied and step is not copy) or open_loss
+    smallest = allocated(flash, step, in_place) if open_cases else value
+    largest = allocated(kernel, twice, loss) if copied and twice is not copy else value
     residuals = memory.residuals
     width = residuals.experts if memory.model.moe is not None else residuals.shown
     if _not_shown(plan, index, memory.workload):

@@ -43,6 +43,7 @@ ROW_NAMES = (
 
 _LAYOUTS = "computed for the usual layout; the layouts stated for this stage are not modelled here"
 _FP8 = "a transposed copy of fp8 weights, which some kernels keep, is not counted"
+_LOSS = "how the framework forms the loss is not known: the larger is taken, the low end is in place"
 _STEP = "the stage peaks in the optimizer's step, when it is not alive"
 
 
@@ -148,9 +149,9 @@ def _logits(shape: Shape, amounts: Amounts) -> Row:
         return Row(name, 0, "0", "no head on this stage")
     if amounts.moment == "step":
         return Row(name, 0, "0 at the peak", _STEP)
-    formula = "max((e + 4) s b V, e (s b + h) V) / t"
+    formula = f"max((e + {shape.loss.wide_bytes}) s b V, e (s b + h) V) / t"
     if amounts.moment == "loss":
-        return Row(name, amounts.logits, formula)
+        return Row(name, amounts.logits, formula, "" if shape.loss_stated else _LOSS)
     when = "the stage peaks in the backward pass of a layer, after that of the loss"
     if amounts.logits:
         return Row(name, amounts.logits, formula, f"{when}; what other microbatches still hold")
@@ -165,6 +166,8 @@ def _gathered(shape: Shape, amounts: Amounts) -> Row:
         return Row(name, 0, "0", "a group of one rank has nothing to gather")
     if amounts.moment == "step":
         return Row(name, 0, "0 at the peak", _STEP)
+    if shape.whole:
+        return Row(name, amounts.gathered, "the stage's parameters, gathered over all microbatches of the pipeline [Z]")
     return Row(name, amounts.gathered, "parameters of two layers, one prefetched, and of embedding and head [Z]")
 
 
@@ -176,7 +179,7 @@ def _buffers(shape: Shape, amounts: Amounts, pipelined: bool) -> Row:
             ("2 e s b h sent between stages", pipelined),
             ("e s b h gathered for tensor parallelism", shape.gathers_sequence),
             ("keys and values of two ring steps", shape.context),
-            ("gradients of one layer before they are reduced [Z]", shape.zero >= 2 and shape.sharded),
+            (f"gradients of {'the stage' if shape.whole else 'one layer'} before they are reduced [Z]", shape.zero >= 2 and shape.sharded),
         )
         if here
     ]

@@ -16,6 +16,7 @@ from ..model import Attention, Transformer, Workload, moe_layers
 from ..plan import Plan, Recompute, Stage
 from .activations import (
     LayerActivations,
+    Loss,
     element_bytes,
     head_input_bytes,
     layer_activations,
@@ -49,8 +50,8 @@ class Implementation:
     `vocabulary_multiple`: the token table is padded to this times the tensor degree; Megatron-LM: 128. `gradient_copy`
     None: not known; `kept` is reckoned with, and the interval spans the other two. `optimizer_instances`: copies of the
     sharded optimizer; the group it is sharded over is that many times smaller (Megatron-LM
-    --num-distributed-optimizer-instances). `fused_loss`: softmax and loss in one kernel, which holds the logits, their fp32
-    copy and its gradient at once. `deferred_heads`: microbatches whose weight gradient of the head is put off (Megatron-LM
+    --num-distributed-optimizer-instances). `loss` None: not known; tensors of its own are reckoned with, and the interval
+    reaches down to one in place. `deferred_heads`: microbatches whose weight gradient of the head is put off (Megatron-LM
     --wgrad-deferral-limit). `deterministic`: whether cuBLAS is given the large workspace that reproducible runs need, None
     where it is not said; `transformer_engine` and `grouped_experts`: what else keeps scratch then (see `workspace`).
     """
@@ -58,7 +59,7 @@ class Implementation:
     vocabulary_multiple: int = 1
     gradient_copy: GradientCopy | None = None
     optimizer_instances: int = 1
-    fused_loss: bool = False
+    loss: Loss | None = None
     deferred_heads: int = 0
     deterministic: bool | None = None
     transformer_engine: bool = True
@@ -77,11 +78,15 @@ class Shape:
     groups: tuple[int, int]
     recompute: Recompute
     attention_stated: bool
+    loss: Loss
+    loss_stated: bool
     head: bool
     experts: bool
     balanced: bool
     gathers_sequence: bool
     context: bool
+    #: The stage stays gathered, and its gradients whole, over all microbatches.
+    whole: bool
     layouts: bool
     copy: GradientCopy | Literal["sharded"] | None
 
@@ -195,18 +200,32 @@ class MemoryTerms:
             found = found._replace(put_off=deferred, before_loss=min(deferred, microbatches - 1))
         return found
 
-    def stage(self, plan: Plan, index: int, attention: Attention | None = None, copy: GradientCopy | None = None) -> StageTerms:
-        """The terms of stage `index` of `plan`; `attention` and `copy` take the place of the usual ones."""
+    @property
+    def losses(self) -> tuple[Loss, Loss]:
+        """The loss for the (low, usual) end: as stated; where it is not, in place, and separate, the larger."""
+        stated = self.implementation.loss
+        return (stated, stated) if stated else (Loss.IN_PLACE, Loss.SEPARATE)
+
+    def stage(
+        self,
+        plan: Plan,
+        index: int,
+        attention: Attention | None = None,
+        copy: GradientCopy | None = None,
+        loss: Loss | None = None,
+    ) -> StageTerms:
+        """The terms of stage `index` of `plan`; `attention`, `copy` and `loss` take the place of the usual ones."""
         stage = plan.stages[index]
         moe = moe_layers(self.model, stage.first, stage.last)
         recompute, kernel, copied = plan.recompute_of(index), attention or self.attentions[1], copy or self.copies[1]
+        formed = loss or self.losses[1]
         key = (
-            stage.layers - moe, moe, stage.mesh, stage.embedding, stage.head, recompute, kernel, copied,
-            plan.zero, plan.sequence_parallel, local_microbatch(plan, stage), bool(stage.layouts),
+            stage.layers - moe, moe, formed, stage.mesh, stage.embedding, stage.head, recompute, kernel, copied,
+            plan.zero, plan.zero == 3 and plan.accumulation > 1, plan.pipeline > 1, plan.sequence_parallel, local_microbatch(plan, stage), bool(stage.layouts),
         )  # fmt: skip
         found = self._stages.get(key)
         if found is None:
-            found = self._stages[key] = self._compute(plan, stage, moe, recompute, kernel, copied)
+            found = self._stages[key] = self._compute(plan, stage, moe, recompute, kernel, copied, formed)
         return found
 
     def _layer(self, plan: Plan, stage: Stage, moe: bool, attention: Attention) -> LayerActivations:
@@ -226,7 +245,14 @@ class MemoryTerms:
         return found
 
     def _compute(
-        self, plan: Plan, stage: Stage, moe: int, recompute: Recompute, attention: Attention, copy: GradientCopy
+        self,
+        plan: Plan,
+        stage: Stage,
+        moe: int,
+        recompute: Recompute,
+        attention: Attention,
+        copy: GradientCopy,
+        loss: Loss,
     ) -> StageTerms:
         model, workload, mesh = self.model, self.workload, stage.mesh
         microbatch = local_microbatch(plan, stage)
@@ -255,13 +281,17 @@ class MemoryTerms:
             if number
         ]
         gathered = 0
+        # Under a pipeline the stage stays gathered from microbatch to microbatch and its gradients whole until the last one
+        # (FSDP2 as torchtitan drives it: reshard_after_forward off, one reduction a step); else two layers and the ends do.
+        whole = plan.zero == 3 and sharded and plan.pipeline > 1 and plan.accumulation > 1
         if plan.zero == 3 and sharded:
-            gathered = (min(2, stage.layers) * count.largest_layer + count.ends) * each.parameters
+            most = count.total if whole else min(2, stage.layers) * count.largest_layer + count.ends
+            gathered = most * each.parameters
         buffers = here * model.hidden * e if gathers_sequence else 0
         if mesh.context > 1:
             buffers += 4 * here * max(1, -(-model.kv_heads // mesh.tensor)) * model.head_dim * e
         if plan.zero >= 2 and sharded:
-            buffers += count.largest_layer * each.gradients
+            buffers += (count.total if whole else count.largest_layer) * each.gradients
 
         return StageTerms(
             shape=Shape(
@@ -269,11 +299,14 @@ class MemoryTerms:
                 groups=groups,
                 recompute=recompute,
                 attention_stated=workload.attention is not None,
+                loss=loss,
+                loss_stated=self.implementation.loss is not None,
                 head=stage.head,
                 experts=moe > 0,
                 balanced=moe > 0 and model.moe is not None and model.moe.capacity_factor is None,
                 gathers_sequence=gathers_sequence,
                 context=mesh.context > 1,
+                whole=whole,
                 layouts=bool(stage.layouts),
                 copy=None if not copied else "sharded" if sharded else copy,
             ),
@@ -286,7 +319,7 @@ class MemoryTerms:
             mask=outside * model.hidden if stage.embedding and workload.dropout > 0 else 0,
             head_input=head_input_bytes(model, workload, outside) if stage.head else 0,
             logits=logits_bytes(
-                workload, mesh, microbatch, vocabulary, model.hidden, fused=self.implementation.fused_loss
+                workload, mesh, microbatch, vocabulary, model.hidden, loss
             )
             if stage.head
             else 0,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from memory_cases import ADAM, FP16, GIB, MIB, cluster, device, gpt, llama, training, uniform
+from planproof.cost.activations import Loss
 from planproof.cost.memory import (
     MemoryModel,
     StageMemory,
@@ -32,7 +33,8 @@ UNFUSED = training(attention=Attention.UNFUSED, dropout=0.1)
 
 
 def one(plan: Plan, model: Transformer, workload: Workload, **fields: object) -> StageMemory:
-    (memory,) = memory_ledger(plan, model, workload, cluster(device(**fields)))  # type: ignore[arg-type]
+    known = MemoryModel(model, workload, Implementation(loss=Loss.IN_PLACE))
+    (memory,) = memory_ledger(plan, model, workload, cluster(device(**fields)), known)  # type: ignore[arg-type]
     return memory
 
 
@@ -117,10 +119,10 @@ def test_gpipe_keeps_the_logits_of_every_microbatch() -> None:
 
 
 def test_zero_bubble_holds_gradients_of_logits_for_weight_gradients_put_off() -> None:
-    """Head of 4 stages: the loss of one microbatch, 6 s V, and 2 s V for each of the 3 before it."""
+    """Head of 4 stages: the loss of one microbatch, 14 s V as no framework is named, and 2 s V for each of the 3 before."""
     plan = uniform(gpt(), Mesh(), 4, schedule=Schedule.ZB_H1)
     last = memory_ledger(plan, gpt(), training(), cluster())[-1]
-    assert last.row("logits and loss").bytes == (6 + 3 * 2) * 1024 * 51200
+    assert last.row("logits and loss").bytes == (14 + 3 * 2) * 1024 * 51200
     assert last.row("in-flight activations").bytes == 4 * (3 * (32 * 1024 * 1024 + 64 * 1024) + 4 * 1024 * 1024)
 
 
@@ -237,6 +239,21 @@ def test_where_it_is_not_known_the_interval_spans_the_ways_to_copy() -> None:
     assert by_copy[GradientCopy.TWICE].row("gradients").bytes == 8 * parameters
 
 
+def test_a_loss_that_is_not_known_takes_the_larger_and_spans_both() -> None:
+    model, workload = gpt(vocabulary=512000), training()
+    by_loss = {}
+    for loss in (Loss.IN_PLACE, Loss.FUSED, Loss.SEPARATE, None):
+        memory = MemoryModel(model, workload, Implementation(loss=loss))
+        (by_loss[loss],) = memory_ledger(uniform(model), model, workload, cluster(), memory)
+    elements = 1024 * 512000
+    logits = [by_loss[loss].row("logits and loss").bytes for loss in (Loss.IN_PLACE, Loss.FUSED, Loss.SEPARATE)]
+    assert logits == [6 * elements, 10 * elements, 14 * elements]
+    assert by_loss[None].allocated.value == by_loss[Loss.SEPARATE].allocated.value
+    assert by_loss[None].allocated.low == by_loss[Loss.IN_PLACE].allocated.low
+    assert "not known" in by_loss[None].row("logits and loss").note
+    assert by_loss[Loss.FUSED].row("logits and loss").note == ""
+
+
 def test_attention_not_stated_takes_the_larger_and_spans_both() -> None:
     flash, unfused, unstated = (
         one(uniform(gpt()), gpt(), training(attention=kernel)) for kernel in (Attention.FLASH, Attention.UNFUSED, None)
@@ -345,7 +362,7 @@ def test_a_stage_with_fewer_replicas_has_larger_microbatches() -> None:
     stages = (Stage(0, 5, Mesh(data=4), embedding=True), Stage(6, 11, Mesh(data=2, tensor=2), head=True))
     plan = Plan("p", stages, 1, 8, uniform=False)
     _, last = memory_ledger(plan, gpt(), training(), cluster())
-    assert last.row("logits and loss").bytes == 6 * 2 * 1024 * 51200 // 2
+    assert last.row("logits and loss").bytes == 14 * 2 * 1024 * 51200 // 2
 
 
 def test_stated_layouts_are_said_not_to_be_modelled() -> None:
