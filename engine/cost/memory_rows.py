@@ -173,13 +173,14 @@ def _gathered(shape: Shape, amounts: Amounts) -> Row:
 
 def _buffers(shape: Shape, amounts: Amounts, pipelined: bool) -> Row:
     name, outside = "communication buffers", "communicators' own buffers stand in the framework context"
+    kept = "the stage" if shape.whole else "one layer"
     parts = [
         text
         for text, here in (
             ("2 e s b h sent between stages", pipelined),
             ("e s b h gathered for tensor parallelism", shape.gathers_sequence),
             ("keys and values of two ring steps", shape.context),
-            (f"gradients of {'the stage' if shape.whole else 'one layer'} before they are reduced [Z]", shape.zero >= 2 and shape.sharded),
+            (f"gradients of {kept} before they are reduced [Z]", shape.zero >= 2 and shape.sharded),
         )
         if here
     ]

@@ -221,7 +221,8 @@ class MemoryTerms:
         formed = loss or self.losses[1]
         key = (
             stage.layers - moe, moe, formed, stage.mesh, stage.embedding, stage.head, recompute, kernel, copied,
-            plan.zero, plan.zero == 3 and plan.accumulation > 1, plan.pipeline > 1, plan.sequence_parallel, local_microbatch(plan, stage), bool(stage.layouts),
+            plan.zero, plan.zero == 3 and plan.pipeline > 1 and plan.accumulation > 1, plan.sequence_parallel,
+            local_microbatch(plan, stage), bool(stage.layouts),
         )  # fmt: skip
         found = self._stages.get(key)
         if found is None:
