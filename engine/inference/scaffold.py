@@ -35,7 +35,7 @@ def scaffold(rule_id: str, phase: str, title: str, known: Iterable[Rule]) -> tup
     if phase not in names:
         raise UsageError(f"there is no phase '{phase}'{near(phase, names)}", remedy=f"Phases: {', '.join(names)}.")
     if not _ID.fullmatch(rule_id):
-        remedy = "Use three capital letters of your own and three digits, as in ACM001."
+        remedy = "Use three capital letters of your own and three digits."
         raise UsageError(f"'{rule_id}' is no rule id", remedy=remedy)
     rules = list(known)
     if any(rule.id == rule_id for rule in rules):
