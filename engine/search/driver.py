@@ -16,6 +16,7 @@ from .uneven import UnevenSpace
 from .uneven_search import UnevenSearch
 from .uniform import UniformSearch, everything
 
+
 class PlanSearch:
     """One search over one space; candidates may be pulled several times, each from the start."""
 

@@ -247,9 +247,8 @@ class StageSearch:
         """Whether some stage of the pipeline may fit with so many layers: one of its last two, which hold the least."""
         p, layers = self.setting.stages, self.model.layers
         places = [(p - 1, layers - length), *([(p - 2, min(p - 2, layers - length))] if p > 1 else [])]
-        return any(
-            self.fit(stage, option, first, first + length - 1) > 0 for stage, first in places for option in range(len(self.options))
-        )
+        options = range(len(self.options))
+        return any(self.fit(stage, option, first, first + length - 1) > 0 for stage, first in places for option in options)
 
     # Least bounds of suffixes.
 

@@ -67,7 +67,7 @@ class UnevenSearch:
         """Of each shape of cuts."""
         if "shapes" not in self._counted:
             self._counted.add("shapes")
-            for number, shape in enumerate(self.space.shapes):
+            for number in range(len(self.space.shapes)):
                 self._bounds[number] = min(self.work_bound(one) for one in self._quickest(number))
         return [self._bounds[number] for number in range(len(self.space.shapes))]
 
@@ -94,9 +94,12 @@ class UnevenSearch:
         return SLACK * max(per_device * factor, m * per_device / p)
 
     def _least_work(self, setting: Setting) -> tuple[float, float]:
-        """(work of all layers and ends, in seconds on one mesh or in device-seconds on several; least share of the forward pass)."""
+        """(work of all layers and ends, least share of forward in it): seconds on one mesh, device-seconds on several."""
         split = setting.schedule is Schedule.ZB_H1
-        key = setting.stages, setting.sequences, setting.sequence_parallel, max(1, setting.zero), setting.order, setting.meshes, split
+        key = (
+            setting.stages, setting.sequences, setting.sequence_parallel, max(1, setting.zero), setting.order, setting.meshes,
+            setting.recomputes, split,
+        )  # fmt: skip
         known = self._bounds.get(key)
         if known is None:
             model = self.space.uniform.model

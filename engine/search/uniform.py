@@ -17,7 +17,6 @@ from .pricing import PlanPricer
 from .space import UniformSpace
 from .tally import Found, Miss, Tally
 
-
 #: States of a heap entry, in the order in which equal bounds are taken: what is cheaper to settle first.
 _SHAPE, _BOUND, _TIMED = 0, 1, 2
 

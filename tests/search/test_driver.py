@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import pytest
 from planproof.cluster import Cluster, Nodes, Tier
@@ -76,7 +76,7 @@ def chains(space: UnevenSpace, setting: Setting) -> Iterator[Plan]:
                     continue
                 if any(start % min(mesh.devices, node) for start, mesh in zip(starts, meshes, strict=True)):
                     continue
-            elif len(set(kinds)) == 1 and len({b - a for a, b in zip(edges, edges[1:], strict=False)}) == 1:
+            elif len(set(kinds)) == 1 and len({b - a for a, b in pairwise(edges)}) == 1:
                 continue
             usual = max(dict.fromkeys(kinds), key=kinds.count)
             stages = tuple(
