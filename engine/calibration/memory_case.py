@@ -29,7 +29,7 @@ Quantity = Literal["allocated", "reserved", "device"]
 Row = Mapping[str, str]
 MIB, GIB = 2**20, 2**30
 
-__all__ = ["MEGATRON", "GIB", "MIB", "Case", "LeftOut", "Prediction", "Quantity", "Row", "Table", "predict", "read_table"]
+__all__ = ["GIB", "MEGATRON", "MIB", "Case", "LeftOut", "Prediction", "Quantity", "Row", "Table", "predict", "read_table"]
 
 
 class LeftOut(Exception):
