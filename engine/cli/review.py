@@ -12,8 +12,8 @@ from .main import fail_on_option, fails, options_of, shared_options, stated_fail
 @click.command()
 @click.argument("file", type=click.Path())
 @click.option(
-    "--format", "format_", type=click.Choice(["markdown", "json"]), default="markdown", show_default=True,
-    help="The decision record, or everything as JSON.",
+    "--format", "format_", type=click.Choice(["markdown", "json", "html"]), default="markdown", show_default=True,
+    help="The decision record, everything as JSON, or one HTML file with pictures.",
 )
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False),
@@ -49,6 +49,10 @@ def review(
         from ..report.review_json import json_text, review_json
 
         text = json_text(review_json(done))
+    elif format_ == "html":
+        from ..report.html import render_html
+
+        text = render_html(done, Path(templates) if templates else None)
     else:
         from ..report.record import render_record
 

@@ -7,7 +7,7 @@ no locale and no version of anything enters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from .tables import Table, table_markdown
 
 TEMPLATE = "record.md.j2"
 MAX_LINES = 400
+#: What a template may print: more is no report.
+MOST_CHARACTERS = 3_000_000
 #: Tried in turn until the record is short enough; what is left out is always counted.
 LIMITS = (
     Limits(),
@@ -66,12 +68,24 @@ def render_record(
 
 
 def _render(environment: SandboxedEnvironment, context: Mapping[str, Any], templates: Path | None) -> str:
+    return _tidied(rendered(environment, TEMPLATE, context, templates))
+
+
+def rendered(environment: SandboxedEnvironment, name: str, context: Mapping[str, Any], templates: Path | None) -> str:
+    """The template `name` over `context`, at most `MOST_CHARACTERS` of it. Raises UsageError, naming template and line."""
+    parts: list[str] = []
+    size = 0
     try:
-        return _tidied(environment.get_template(TEMPLATE).render(context))
+        for part in environment.get_template(name).generate(context):
+            size += len(part)
+            if size > MOST_CHARACTERS:
+                raise ValueError(f"it prints more than {MOST_CHARACTERS:,} characters")
+            parts.append(part)
     except jinja2.TemplateError as error:
         raise _failure(error, templates) from error
-    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, OSError) as error:
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, OSError, MemoryError) as error:
         raise _failure(error, templates) from error
+    return "".join(parts)
 
 
 def _tidied(text: str) -> str:
@@ -99,6 +113,13 @@ def record_context(review: Review, sources: Mapping[str, Sequence[Source]], limi
 
 
 def _environment(templates: Path | None) -> SandboxedEnvironment:
+    environment = environment_for(templates, _printed)
+    environment.filters |= {"table": _table, "code": _code, "verbatim": _verbatim}
+    return environment
+
+
+def environment_for(templates: Path | None, printed: Callable[[object], object]) -> SandboxedEnvironment:
+    """A sandbox over the shipped templates, those of a folder before them; `printed` makes what is printed harmless."""
     loaders: list[jinja2.BaseLoader] = []
     if templates is not None:
         if not templates.is_dir():
@@ -109,19 +130,28 @@ def _environment(templates: Path | None) -> SandboxedEnvironment:
             )
         loaders.append(jinja2.FileSystemLoader(templates, followlinks=False))
     loaders.append(jinja2.FunctionLoader(_shipped))
-    environment = SandboxedEnvironment(
+    return SandboxedEnvironment(
         loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,
         # Markup stands for finished Markdown, so that macros compose; `_printed` makes everything else into it.
         autoescape=True,
-        finalize=_printed,
+        finalize=_finalize(printed),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         newline_sequence="\n",
     )
-    environment.filters |= {"table": _table, "code": _code, "verbatim": _verbatim}
-    return environment
+def _finalize(printed: Callable[[object], object]) -> Callable[[object], object]:
+    """An undefined name fails when it is printed, and so does a value that is not there; Markup is as it is."""
+
+    def finalize(value: object) -> object:
+        if isinstance(value, Markup | jinja2.Undefined):
+            return value
+        if value is None:
+            raise jinja2.UndefinedError("a value that is not there (none) is printed")
+        return printed(value)
+
+    return finalize
 
 
 def _shipped(name: str) -> tuple[str, str, None] | None:
@@ -133,11 +163,7 @@ def _shipped(name: str) -> tuple[str, str, None] | None:
 
 
 def _printed(value: object) -> object:
-    """What a template prints: Markdown as it is, any other text escaped. An undefined name fails when it is printed."""
-    if isinstance(value, Markup | jinja2.Undefined):
-        return value
-    if value is None:
-        raise jinja2.UndefinedError("a value that is not there (none) is printed")
+    """What a template prints, escaped for Markdown."""
     return Markup(markdown(str(value)))
 
 

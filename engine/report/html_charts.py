@@ -1,0 +1,291 @@
+"""The pictures of the HTML report, each an SVG of its own: memory by stage, candidates, sensitivity, the pipeline's timeline.
+
+Colours are classes that the page's style sheet gives a light and a dark value. Every picture has a title and a description
+for those who do not see it, and stands beside a table with its numbers. Text is escaped; nothing here is computed but
+positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, log10
+from xml.sax.saxutils import escape
+
+from ..cost import Priced, StageMemory
+from ..cost.simulation import BACKWARD, FORWARD, WEIGHT, order
+from ..decision.review import Candidate
+from ..decision.sensitivity import Sensitivity
+from ..plan import Plan, Schedule
+from ..quantity import Dimension, human
+from .escape import clipped, visible
+from .figures import digits, gib
+from .stages import grouped, telling
+
+WIDTH = 880
+_LEFT = 150
+#: Memory rows that have a colour of their own; the rest is "other".
+ROWS = ("parameters", "gradients", "optimizer state", "in-flight activations", "framework context", "allocator reserve")
+#: Stages and tasks a stage that the timeline draws.
+MOST_STAGES, MOST_TASKS = 16, 48
+
+
+def memory_svg(ledger: Sequence[StageMemory], name: str) -> str:
+    """Stacked bars a group of stages that need the same, with the high end of the interval and the capacity line."""
+    groups = grouped(len(ledger), lambda k: (ledger[k].capacity_bytes, *((row.name, row.bytes) for row in ledger[k].rows)))
+    peak = min(ledger, key=lambda memory: memory.capacity_bytes - memory.device.value).stage
+    shown, left = telling(groups, peak)
+    most = max(max(ledger[one.first].device.high, ledger[one.first].capacity_bytes) for one in shown) * 1.04
+    scale = (WIDTH - _LEFT - 90) / most
+    body: list[str] = []
+    y = 10.0
+    for one in shown:
+        memory = ledger[one.first]
+        body.append(_text(_LEFT - 8, y + 17, one.label, "end"))
+        x = float(_LEFT)
+        parts = [(row.name, row.bytes) for row in memory.rows if row.name in ROWS and row.bytes > 0]
+        parts.append(("other", sum(row.bytes for row in memory.rows if row.name not in ROWS)))
+        for part, amount in parts:
+            width = amount * scale
+            kind = ROWS.index(part) if part in ROWS else len(ROWS)
+            hover = f"<title>{_safe(f'{one.label}: {part} {gib(amount)} GiB')}</title>"
+            body.append(f'<rect class="m{kind}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.4):.1f}" height="24">{hover}</rect>')
+            x += width
+        low, high = _LEFT + memory.device.low * scale, _LEFT + memory.device.high * scale
+        body.append(
+            f'<path class="whisker" d="M{low:.1f} {y + 12:.1f}H{high:.1f}M{high:.1f} {y + 6:.1f}v12M{low:.1f} {y + 6:.1f}v12"/>'
+        )
+        edge = _LEFT + memory.capacity_bytes * scale
+        body.append(f'<path class="capacity" d="M{edge:.1f} {y - 4:.1f}v32"/>')
+        body.append(_text(edge + 6, y + 17, f"{gib(memory.capacity_bytes)} GiB"))
+        y += 36
+    if left:
+        body.append(_text(_LEFT, y + 10, f"{left} more groups of stages are not drawn", "start", "soft"))
+        y += 20
+    used = [
+        k
+        for k, row in enumerate(ROWS)
+        if any(memory.rows and any(r.name == row and r.bytes for r in memory.rows) for memory in ledger)
+    ]
+    x = float(_LEFT)
+    y += 8
+    for k in [*used, len(ROWS)]:
+        label = ROWS[k] if k < len(ROWS) else "other"
+        if x + 24 + 7.2 * len(label) > WIDTH:
+            x, y = float(_LEFT), y + 20
+        body.append(
+            f'<rect class="m{k}" x="{x:.1f}" y="{y:.1f}" width="12" height="12"/>' + _text(x + 17, y + 11, label, "start", "soft")
+        )
+        x += 36 + 7.2 * len(label)
+    worst = ledger[peak]
+    words = (
+        f"Fullest is stage {peak}: {gib(worst.device.value)} GiB ({gib(worst.device.low)} to {gib(worst.device.high)}) of "
+        f"{gib(worst.capacity_bytes)} GiB."
+    )
+    return _svg(y + 22, f"Memory by stage of {name}, against the capacity", words, body)
+
+
+def candidates_svg(candidates: Sequence[Candidate], recommended: str | None) -> str:
+    """Step time against device memory of the fullest rank, with both intervals."""
+    points = [one for one in candidates if one.step is not None and one.memory]
+    if not points:
+        return ""
+    peaks = {one.id: min(one.memory, key=lambda memory: memory.capacity_bytes - memory.device.value) for one in points}
+    high_t = max(one.step.high for one in points if one.step is not None) * 1.05
+    capacity = max(peaks[one.id].capacity_bytes for one in points)
+    high_m = max(capacity, *(peaks[one.id].device.high for one in points)) * 1.08
+    height, left, bottom = 300.0, 70.0, 40.0
+    plot_w, plot_h = WIDTH - left - 20, height - bottom - 14
+
+    def at(seconds: float, memory: float) -> tuple[float, float]:
+        return left + seconds / high_t * plot_w, 14 + plot_h - memory / high_m * plot_h
+
+    body = [f'<path class="axis" d="M{left} 14V{14 + plot_h:.1f}H{left + plot_w:.1f}"/>']
+    for tick in ticks(high_t):
+        body.append(_text(at(tick, 0)[0], height - 22, human(tick, Dimension.TIME), "middle", "soft"))
+    for tick in ticks(high_m / 2**30):
+        body.append(_text(left - 6, at(0, tick * 2**30)[1] + 4, digits(tick), "end", "soft"))
+    _, top = at(0, capacity)
+    body.append(f'<path class="capacity" d="M{left} {top:.1f}H{left + plot_w:.1f}"/>')
+    body.append(_text(left + plot_w, top - 5, f"capacity {gib(capacity)} GiB", "end", "soft"))
+    body.append(_text(left + plot_w / 2, height - 4, "step time", "middle", "soft"))
+    body.append(
+        f'<text class="soft" transform="translate(14 {14 + plot_h / 2:.0f}) rotate(-90)" text-anchor="middle">memory, GiB</text>'
+    )
+    taken: list[tuple[float, float]] = []
+    for one in points:
+        assert one.step is not None
+        memory = peaks[one.id].device
+        x, y = at(one.step.value, memory.value)
+        (x0, _), (x1, _) = at(one.step.low, 0), at(one.step.high, 0)
+        (_, y0), (_, y1) = at(0, memory.low), at(0, memory.high)
+        kind = "best" if one.id == recommended else "bad" if one.feasible == "no" or one.fallen else "plan"
+        hover = f"{one.id} {clipped(one.plan.name, 40)}: {one.step}, {gib(memory.value)} GiB"
+        body.append(f'<path class="whisker" d="M{x0:.1f} {y:.1f}H{x1:.1f}M{x:.1f} {y0:.1f}V{y1:.1f}"/>')
+        body.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{_safe(hover)}</title></circle>')
+        label_y = y - 10
+        while any(abs(label_y - ty) < 15 and abs(x - tx) < 30 for tx, ty in taken):
+            label_y -= 15
+        taken.append((x, label_y))
+        body.append(_text(x + 8, label_y, one.id))
+    return _svg(
+        height, "Candidates by step time and memory", f"{len(points)} priced plans; the recommended one is {recommended}.", body
+    )
+
+
+def ticks(most: float) -> list[float]:
+    """Round values from 0 to `most`, four to ten of them."""
+    size = 10.0 ** floor(log10(most))
+    step = next(size * part for part in (0.1, 0.2, 0.5, 1.0) if most / (size * part) <= 10)
+    return [step * k for k in range(int(most / step) + 1)]
+
+
+def sensitivity_svg(rows: Sequence[Sensitivity]) -> str:
+    """How far each input may move, as a factor of today's value: the free span, and the range of its evidence inside it."""
+    shown = [one for one in rows if one.today > 0]
+    if not shown:
+        return ""
+    left, right = 330.0, WIDTH - 20.0
+    reach = 1.0  # a factor of 10 either way
+
+    def at(factor: float) -> float:
+        place = min(max(log10(factor), -reach), reach) if factor > 0 else -reach
+        return left + (place + reach) / (2 * reach) * (right - left)
+
+    body: list[str] = []
+    y = 8.0
+    bottom = y + 28 * len(shown)
+    for factor in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0):
+        kind = "now" if factor == 1 else "grid"
+        body.append(f'<path class="{kind}" d="M{at(factor):.1f} {y}V{bottom:.1f}"/>')
+        body.append(_text(at(factor), bottom + 16, f"x {factor:g}", "middle", "soft"))
+    for one in shown:
+        low = one.below.value / one.today if one.below is not None else 0.0
+        high = one.above.value / one.today if one.above is not None else 1e9
+        body.append(_text(left - 10, y + 17, clipped(one.name, 48), "end"))
+        hover = f"<title>{_safe(f'{one.name}: the answer holds from x {digits(low)} to x {digits(min(high, 1e9))}')}</title>"
+        body.append(
+            f'<rect class="holds" x="{at(low):.1f}" y="{y + 5:.1f}" width="{max(at(high) - at(low), 1):.1f}" '
+            f'height="16">{hover}</rect>'
+        )
+        for edge in (one.below, one.above):
+            if edge is not None and 10**-reach <= edge.value / one.today <= 10**reach:
+                x = at(edge.value / one.today)
+                body.append(f'<path class="{"inside" if edge.inside else "edge"}" d="M{x:.1f} {y + 1:.1f}v24"/>')
+        if one.high > one.low:
+            start, end = at(one.low / one.today), at(one.high / one.today)
+            body.append(
+                f'<path class="whisker" d="M{start:.1f} {y + 13:.1f}H{end:.1f}M{start:.1f} {y + 8:.1f}v10'
+                f'M{end:.1f} {y + 8:.1f}v10"/>'
+            )
+        y += 28
+    inside = [one.name for one in shown for edge in (one.below, one.above) if edge is not None and edge.inside]
+    words = f"Inside its own range can change the answer: {', '.join(dict.fromkeys(inside)) or 'no input'}."
+    return _svg(bottom + 24, "How far each input may move before the answer changes", words, body)
+
+
+def timeline_svg(priced: Priced) -> str:
+    """The tasks of each stage in time, as the schedule orders them; empty for a plan without a pipeline."""
+    plan = priced.plan
+    if plan.pipeline < 2:
+        return ""
+    tasks, microbatches = placed_tasks(priced)
+    stages = min(plan.pipeline, MOST_STAGES)
+    end = max((stop for stage, _, _, _, stop in tasks if stage < stages), default=1.0)
+    scale = (WIDTH - 100) / end
+    body: list[str] = []
+    for stage in range(stages):
+        y = 6 + 26 * stage
+        body.append(_text(84, y + 15, f"stage {stage}", "end"))
+        body.append(f'<rect class="idle" x="90" y="{y}" width="{WIDTH - 100}" height="20"/>')
+    names = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weight gradient"}
+    for stage, kind, microbatch, start, stop in tasks:
+        if stage >= stages:
+            continue
+        x, width, y = 90 + start * scale, (stop - start) * scale, 6 + 26 * stage
+        hover = _safe(
+            f"stage {stage}, {names[kind]} of microbatch {microbatch}: {human(start, Dimension.TIME)} to "
+            f"{human(stop, Dimension.TIME)}"
+        )
+        body.append(
+            f'<rect class="t{kind}" x="{x:.2f}" y="{y}" width="{max(width - 0.4, 0.3):.2f}" height="20">'
+            f"<title>{hover}</title></rect>"
+        )
+    y = 6 + 26 * stages + 8
+    used = [kind for kind in names if any(task[1] == kind for task in tasks)]
+    for k, kind in enumerate(used):
+        body.append(f'<rect class="t{kind}" x="{90 + 150 * k}" y="{y}" width="12" height="12"/>')
+        body.append(_text(107 + 150 * k, y + 11, names[kind], "start", "soft"))
+    cut = (
+        f"the first {microbatches} of {plan.accumulation} microbatches"
+        if microbatches < plan.accumulation
+        else "all microbatches"
+    )
+    drawn = f"{stages} of {plan.pipeline} stages, " if stages < plan.pipeline else ""
+    words = f"{drawn}{cut}, {plan.schedule.value}, {human(end, Dimension.TIME)} without what follows the pipeline."
+    body.append(_text(90, y + 30, words, "start", "soft"))
+    return _svg(y + 40, f"Timeline of the pipeline of {plan.name}", words, body)
+
+
+def placed_tasks(priced: Priced) -> tuple[list[tuple[int, int, int, float, float]], int]:
+    """(stage, kind, microbatch, start, stop) of every drawn task, transfers left out, and how many microbatches are drawn."""
+    plan = priced.plan
+    chunks = plan.interleave if plan.schedule is Schedule.INTERLEAVED else 1
+    kinds = 3 if plan.schedule is Schedule.ZB_H1 else 2
+    microbatches = min(plan.accumulation, max(plan.pipeline if chunks > 1 else 4, MOST_TASKS // (chunks * kinds)))
+    if chunks > 1:
+        microbatches = max(plan.pipeline, microbatches // plan.pipeline * plan.pipeline)
+    microbatches = min(microbatches, plan.accumulation)
+    queues = [order(plan.schedule, k, plan.pipeline, microbatches, plan.interleave) for k in range(plan.pipeline)]
+    lengths = [_lengths(priced, k, chunks, kinds) for k in range(plan.pipeline)]
+    done: dict[tuple[int, int, int, int], float] = {}
+    clock, at = [0.0] * plan.pipeline, [0] * plan.pipeline
+    placed: list[tuple[int, int, int, float, float]] = []
+    moved = True
+    while moved:
+        moved = False
+        for stage, queue in enumerate(queues):
+            while at[stage] < len(queue):
+                task = queue[at[stage]]
+                needs = _needs(plan, stage, task.kind, task.microbatch, task.chunk, chunks)
+                if any(one not in done for one in needs):
+                    break
+                start = max([clock[stage], *(done[one] for one in needs)])
+                stop = start + lengths[stage][task.kind]
+                done[stage, task.kind, task.microbatch, task.chunk] = clock[stage] = stop
+                placed.append((stage, task.kind, task.microbatch, start, stop))
+                at[stage] += 1
+                moved = True
+    return placed, microbatches
+
+
+def _lengths(priced: Priced, stage: int, chunks: int, kinds: int) -> tuple[float, float, float]:
+    one = priced.step.stages[stage]
+    # The weight gradient is half of a backward pass without recomputation; a schedule that does not split it has it inside.
+    weight = one.backward_s / 2 if kinds == 3 else 0.0
+    return one.forward_s / chunks, (one.backward_s - weight) / chunks, weight
+
+
+def _needs(plan: Plan, stage: int, kind: int, microbatch: int, chunk: int, chunks: int) -> tuple[tuple[int, int, int, int], ...]:
+    last = plan.pipeline - 1
+    if kind == WEIGHT:
+        return ((stage, BACKWARD, microbatch, chunk),)
+    if kind == FORWARD:
+        if stage > 0:
+            return ((stage - 1, FORWARD, microbatch, chunk),)
+        return ((last, FORWARD, microbatch, chunk - 1),) if chunk > 0 else ()
+    if stage < last:
+        return ((stage + 1, BACKWARD, microbatch, chunk),)
+    return ((0, BACKWARD, microbatch, chunk + 1),) if chunk < chunks - 1 else ((stage, FORWARD, microbatch, chunk),)
+
+
+def _svg(height: float, title: str, words: str, body: Sequence[str]) -> str:
+    name = "".join(char if char.isalnum() else "-" for char in title.lower())[:40]
+    head = f'<svg role="img" aria-labelledby="{name}-t {name}-d" viewBox="0 0 {WIDTH} {height:.0f}">'
+    return f'{head}<title id="{name}-t">{_safe(title)}</title><desc id="{name}-d">{_safe(words)}</desc>{"".join(body)}</svg>'
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "label") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{_safe(text)}</text>'
+
+
+def _safe(text: str) -> str:
+    return escape(visible(text), {'"': "&quot;"})
