@@ -100,10 +100,10 @@ def validate(document: Document) -> Proposal:
 
 def _translated(error: ValidationError, document: Document) -> InputError:
     found = []
-    for detail in error.errors(include_url=False, include_input=True):
-        if detail["type"] == "literal_error" and isinstance(detail["input"], dict):
-            # The other branch of "a word or a mapping": a mapping is there, so what is wrong stands inside it.
-            continue
+    details = error.errors(include_url=False, include_input=True)
+    # The other branch of "a word or a mapping": a mapping is there, so what is wrong stands inside it, where anything does.
+    inside = [one for one in details if not (one["type"] == "literal_error" and isinstance(one["input"], dict))]
+    for detail in inside or details:
         pointer, on_key = _pointer(detail, document.data)
         place = document.key_place(pointer) if on_key else document.place(pointer)
         found.append((place.line or 0, place.column or 0, detail, place, pointer))

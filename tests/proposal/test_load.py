@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planproof.document import parse_document
 from planproof.errors import InputError
 from planproof.plan import Recompute, Schedule
-from planproof.proposal import load_proposal, schema
+from planproof.proposal import load_proposal, parse_proposal, schema
 from planproof.proposal.load import validate
 from planproof.proposal.schema import GradeName, RecomputeName, ScheduleName
 from planproof.quantity import Grade
@@ -143,3 +143,10 @@ def test_no_data_raises_anything_but_an_input_error(data: dict[str, object]) -> 
     except InputError as refused:
         assert refused.message
         assert refused.place.file == "p.json"
+
+
+def test_a_mapping_where_only_words_would_do_is_said_at_its_place() -> None:
+    raw = b"planproof: 1\nworkload:\n  precision:\n    master: {value: 1 GB/s}\n"
+    with pytest.raises(InputError, match=r"workload\.precision\.master: a mapping is not one of") as caught:
+        parse_proposal(raw, "p.yaml", Path("p.yaml"))
+    assert (caught.value.place.line, caught.value.place.column) == (4, 13)

@@ -1,0 +1,153 @@
+"""Fuzz the parsers and whole reviews, and count: read, refused, faults, slowest.
+
+    python bench/fuzz.py [--inputs N] [--reviews N] [--lints N] [--seed S] [--jobs J] [--limit SECONDS] [--keep DIR] [--json]
+
+- `--inputs`: drawn inputs over all readers in turn (`tests/fuzz/fuzz_inputs.py`), each honest, spoilt or noise.
+- `--lints`: whole proposals through facts and both evaluators; `--reviews`: through the search too, priced and decided, with
+  at most 50 priced candidates.
+
+The same seed, number and jobs draw the same inputs. A fault is anything raised that is no error of planproof, an error that says
+`internal`, or more than `--limit` seconds; its input is written to `--keep` for `tests/fuzz/corpus/`. Exit status 1 with faults.
+Beside faults: the largest resident size of a process, sockets opened, and files written anywhere but in `--keep`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import resource
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "fuzz"))
+
+from fuzz_inputs import ALLOWED, READERS, changed, drawn, proposal, spoilt, written
+from planproof.errors import PlanproofError
+
+
+class TooLong(BaseException):
+    """An input that takes longer than the limit: no Exception, so that nothing of ours catches it."""
+
+
+def alarmed(*_: object) -> None:
+    raise TooLong
+
+
+#: What the audit of the process saw: sockets, and files opened for writing.
+SEEN: Counter[str] = Counter()
+
+
+def audit(event: str, arguments: tuple[object, ...]) -> None:
+    if event.startswith("socket.") and event not in ("socket.gethostname",):
+        SEEN[event] += 1
+    elif event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"):
+        SEEN[f"written: {arguments[0]}"] += 1
+
+
+def whole(rng: Random) -> bytes:
+    kind = rng.random()
+    if kind < 0.7:
+        return written(rng, proposal(rng))
+    raw = written(rng, changed(rng, proposal(rng)))
+    return raw if kind < 0.95 else spoilt(rng, raw)
+
+
+def run(share: tuple[int, int, int, int, int, float]) -> dict[str, object]:
+    """A process's share: counts by reader, and the faults with their inputs."""
+    seed, job, inputs, lints, reviews, limit = share
+    rng = Random(f"{seed}/{job}")
+    counts: Counter[str] = Counter()
+    faults: list[tuple[str, str, bytes]] = []
+    slowest: dict[str, float] = {}
+    signal.signal(signal.SIGALRM, alarmed)
+    sys.addaudithook(audit)
+
+    def tried(name: str, raw: bytes, call: object) -> None:
+        started = time.perf_counter()
+        signal.setitimer(signal.ITIMER_REAL, limit)
+        try:
+            call(raw)  # type: ignore[operator]  # a function of bytes
+            counts[f"{name} read"] += 1
+        except ALLOWED as error:
+            if isinstance(error, PlanproofError) and error.code.startswith("internal"):
+                faults.append((name, f"{error.code}: {error.message}", raw))
+            counts[f"{name} refused"] += 1
+        except TooLong:
+            faults.append((name, f"more than {limit} s", raw))
+        except Exception as error:
+            faults.append((name, f"{type(error).__name__}: {error}", raw))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            slowest[name] = max(slowest.get(name, 0.0), time.perf_counter() - started)
+
+    names = list(READERS)
+    for k in range(inputs):
+        name = names[k % len(names)]
+        tried(name, drawn(rng, name), READERS[name][1])
+    if lints or reviews:
+        from planproof.pipeline import Options, Session, examine, review_loaded
+        from planproof.proposal import parse_proposal
+
+        where = Path("/nowhere/p.yaml")
+        opened = Session(Options(work_limit=50))
+        try:
+            for _ in range(lints):
+                tried("lint", whole(rng), lambda raw: examine(parse_proposal(raw, "p.yaml", where), opened))
+            for _ in range(reviews):
+                tried("review", whole(rng), lambda raw: review_loaded(parse_proposal(raw, "p.yaml", where), opened))
+        finally:
+            opened.close()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return {"counts": counts, "faults": faults, "slowest": slowest, "peak_mib": peak, "seen": dict(SEEN)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=20_000)
+    parser.add_argument("--lints", type=int, default=0)
+    parser.add_argument("--reviews", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=20.0)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    started = time.perf_counter()
+    shares = [
+        (chosen.seed, job, *(total // chosen.jobs for total in (chosen.inputs, chosen.lints, chosen.reviews)), chosen.limit)
+        for job in range(chosen.jobs)
+    ]
+    with multiprocessing.get_context("spawn").Pool(chosen.jobs) as pool:
+        results = pool.map(run, shares)
+    counts: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    for one in results:
+        counts.update(one["counts"])
+        seen.update(one["seen"])
+    faults = [fault for one in results for fault in one["faults"]]
+    names = sorted({key.split()[0] for key in counts})
+    slow = {name: round(max(one["slowest"].get(name, 0.0) for one in results), 3) for name in names}
+    found = {
+        "seed": chosen.seed, "jobs": chosen.jobs, "seconds": round(time.perf_counter() - started, 1),
+        "tried": sum(counts.values()),
+        "faults": len(faults), "peak_mib": max(one["peak_mib"] for one in results), "counts": dict(sorted(counts.items())),
+        "slowest_s": slow, "sockets_and_files": dict(seen),
+    }  # fmt: skip
+    print(json.dumps(found, indent=2) if chosen.json else "\n".join(f"{key}: {value}" for key, value in found.items()))
+    for name, what, raw in faults[:20]:
+        print(f"fault in {name}: {what[:300]}", file=sys.stderr)
+        if chosen.keep is not None:
+            folder = chosen.keep / name
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / hashlib.sha256(raw).hexdigest()[:16]).write_bytes(raw)
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
