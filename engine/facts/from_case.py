@@ -105,7 +105,7 @@ def _launches(case: Case) -> Iterator[Fact]:
     launched = case.loaded.launched
     if launched is None:
         return
-    for launch, path in launched.files:
+    for number, (launch, path) in enumerate(launched.files):
         counts = {use.value: count for use, count in launch.counts().items()}
         unknown = [key.name for key in launch.keys if key.use.value == "not understood"]
         yield fact(
@@ -122,8 +122,8 @@ def _launches(case: Case) -> Iterator[Fact]:
             at = gap.path.replace("/plans/0", launched.plan, 1)
             if at not in launched.taken:
                 yield fact("launch_gap", at, what="open", why=gap.why, file=path, line=gap.place.line)
-        for said, place in launch.notes[:MOST_CONTRADICTIONS]:
-            yield fact("launch_gap", "/launch", what="said", why=said, file=path, line=place.line)
+        for k, (said, place) in enumerate(launch.notes[:MOST_CONTRADICTIONS]):
+            yield fact("launch_gap", f"/launch/{number}/said/{k}", what="said", why=said, file=path, line=place.line)
     if case.loaded.bare:
         lacking = list(dict.fromkeys(gap.item for gap in gaps(case)))
         if lacking:

@@ -205,6 +205,11 @@ def _merge(
                         chosen[path] = part if first.value == "rest" else first
                     elif not path.endswith(("/name", "/role")):
                         launched.clashes.append(Clash(path, _words(path, first, part), None))
+    for n, launch in enumerate(launches):
+        for k, (_, place) in enumerate(launch.notes):
+            places[note_path(n, k)] = place
+        for gap in launch.gaps:
+            places.setdefault(gap.path.replace("/plans/0", launched.plan, 1), gap.place)
     fresh = _value(data, launched.plan) is None
     for path, part in chosen.items():
         if not _belongs(data, path, launched, fresh):
@@ -222,6 +227,11 @@ def _merge(
             )
             plan = _value(data, f"{launched.plan}/name") if path.startswith(launched.plan) else None
             launched.clashes.append(Clash(path, text, plan if isinstance(plan, str) else None))
+
+
+def note_path(launch: int, note: int) -> str:
+    """The pointer under which what a launch file says, and a proposal cannot, has its place."""
+    return f"/launch/{launch}/said/{note}"
 
 
 def _belongs(data: Mapping[str, Any], path: str, launched: Launched, fresh: bool) -> bool:

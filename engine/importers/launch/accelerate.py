@@ -268,8 +268,10 @@ def _axolotl_plan(e: Entries, d: Draft) -> None:
     d.keep(f"{UNIFORM}/expert", e.integer("expert_parallel_size", limit=10**6))
     replicate, shard = e.integer("dp_replicate_size", limit=10**6), e.integer("dp_shard_size", limit=10**6)
     d.keep(f"{PLAN}/microbatch", e.integer("micro_batch_size", limit=10**6))
-    steps = e.integer("gradient_accumulation_steps")
-    d.keep(f"{PLAN}/accumulation", steps)
+    steps, older = e.integer("gradient_accumulation_steps"), e.integer("batch_size", limit=10**6)
+    micro = d.number(f"{PLAN}/microbatch")
+    if d.keep(f"{PLAN}/accumulation", steps) is None and older is not None and isinstance(older[0], int) and micro:
+        d.put(f"{PLAN}/accumulation", max(1, older[0] // micro), older[1])
     d.assume(f"{PLAN}/accumulation", 1, "'gradient_accumulation_steps' is 1 by default")
     engine, fsdp = e.word("deepspeed"), e.take("fsdp")
     configured = any(entry.key.startswith("fsdp_config.") for entry in e) or (fsdp is not None and bool(fsdp.value))
@@ -301,8 +303,8 @@ def _axolotl_plan(e: Entries, d: Draft) -> None:
             d.note(f"'{recompute[1].key}' is offload: activations leave the device, which is not modelled", recompute[1].place)
     if wrapped is not None and wrapped[0] is True:
         d.put(f"{PLAN}/recompute", "full", wrapped[1])
-    offloaded = e.flag("activation_offloading")
-    if offloaded is not None and offloaded[0] is True:
+    offloaded = e.word("activation_offloading")
+    if offloaded is not None and offloaded[0] not in ("false", "no"):
         d.note(f"'{offloaded[1].key}': activations leave the device, which is not modelled", offloaded[1].place)
     d.assume(f"{PLAN}/recompute", "none", "'gradient_checkpointing' is off by default")
     finish(d, data=_product(replicate, shard))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...errors import InputError
 from .draft import PLAN, Draft, finish, full_precision, mixed_precision
 from .entries import Entries, Entry, Open
 from .parts import Launch
@@ -30,6 +31,8 @@ SIGNS: Final = frozenset(
 
 def recognises(file: SourceFile) -> bool:
     """Whether a JSON (or YAML) file is a DeepSpeed configuration."""
+    if file.form == "json" and _generates(file):
+        return True
     if file.form not in ("json", "yaml") or {"distributed_type", "base_model"} & file.top.keys():
         return False
     return bool(SIGNS & file.top.keys()) and (
@@ -38,8 +41,18 @@ def recognises(file: SourceFile) -> bool:
     )  # fmt: skip
 
 
+def _generates(file: SourceFile) -> bool:
+    """Whether a JSON file configures DeepSpeed's inference engine."""
+    return bool({"replace_with_kernel_inject", "kernel_inject", "max_out_tokens"} & file.top.keys())
+
+
 def read(file: SourceFile) -> Launch:
     """Read a DeepSpeed configuration."""
+    if file.form == "json" and _generates(file):
+        raise InputError(
+            "This is a configuration of DeepSpeed's inference engine, not for training.", place=file.start,
+            code="launch.inference", remedy="Give the training configuration; inference is not modelled.",
+        )  # fmt: skip
     if not recognises(file):
         from .detect import kind_of
 

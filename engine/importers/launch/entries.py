@@ -39,6 +39,13 @@ class Entry:
     place: Place
 
 
+#: Names that decide a degree, a batch, a shape or a dtype: set aside only where a table names them whole.
+DECIDES: Final = re.compile(
+    r"(parallel\w*(size|degree)|_degree|(^|[._])(tp|pp|cp|dp|ep)(_size)?|batch_size|num_layers|n_layers|hidden_size|d_model|n_heads"
+    r"|num_\w*heads|vocab_size|ffn\w*_size|intermediate_size|seq_len(gth)?|num_experts|sharding_strategy|zero_stage)$"
+)
+
+
 class Entries:
     """Entries by their name; `names` turns a key as written into the name that it is asked for by."""
 
@@ -147,7 +154,9 @@ class Entries:
         for name in self._by_name:
             if name in self._used:
                 continue
-            why = table.get(name) or next((text for pattern, text in several if pattern.search(name)), None)
+            why = table.get(name)
+            if why is None and DECIDES.search(name) is None:
+                why = next((text for pattern, text in several if pattern.search(name)), None)
             if why is not None:
                 self._used[name] = (Use.ASIDE, why)
 
@@ -166,6 +175,16 @@ def wrong(entry: Entry, wanted: str) -> InputError:
         f"'{entry.key}' is {found}; it must be {wanted}.",
         place=entry.place, code="launch.type", remedy=f"Write {wanted}, as the framework reads it.",
     )  # fmt: skip
+
+
+def typed(text: str) -> int | float | bool | str:
+    """What a command line's text says: a number, a truth value, or the text."""
+    bare = text.strip()
+    if _INTEGER.fullmatch(bare):
+        return int(bare.replace("_", ""))
+    if _NUMBER.fullmatch(bare):
+        return float(bare)
+    return {"true": True, "false": False}.get(bare.lower(), text)
 
 
 def flattened(document: Document, at: str = "", *, skip: frozenset[str] = frozenset()) -> list[Entry]:

@@ -94,6 +94,11 @@ def _model(e: Entries, d: Draft) -> None:
     elif isinstance(hidden, int):
         d.assume(f"{MODEL}/ffn", 4 * hidden, "'expansion_ratio' is 4 by default")
     stated = e.integer("model.ffn_config.ffn_hidden_size")
+    experts, routed = e.integer("model.ffn_config.moe_num_experts"), e.integer("model.ffn_config.moe_top_k")
+    if experts is not None:
+        d.keep(f"{MODEL}/moe/experts", experts)
+        d.keep(f"{MODEL}/moe/top_k", routed)
+        d.assume(f"{MODEL}/moe/top_k", 1, "'moe_top_k' is 1 by default")
     d.keep(f"{MODEL}/ffn", stated)
     if kind is not None and isinstance(kind[0], str):
         d.put(f"{MODEL}/gated", "glu" in kind[0], kind[1])

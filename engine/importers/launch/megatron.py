@@ -10,11 +10,15 @@ from typing import Final
 from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Entry, Open
 from .megatron_model import MODEL, Dialect, read_model
+from .uneven import counted_ends, drop_degrees, put_stages, stated_ends
 
 UNIFORM: Final = f"{PLAN}/uniform"
 MEGATRON: Final = Dialect("megatron-lm", "Megatron-LM d98e8a64d, megatron/training/arguments.py")
+_FIRST_AND_LAST: Final = (
+    ("decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage"),
+    ("decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage"),
+)
 _SHARDING: Final = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-_FULL: Final = ("full", "block", "uniform")
 
 
 def read_arguments(e: Entries, d: Draft, dialect: Dialect = MEGATRON) -> None:
@@ -28,6 +32,44 @@ def read_arguments(e: Entries, d: Draft, dialect: Dialect = MEGATRON) -> None:
     _recompute(e, d)
     _states(e, d, dialect)
     _world(e, d)
+    _uneven(e, d)
+
+
+def _uneven(e: Entries, d: Draft) -> None:
+    """Stages of unequal length, once degrees and devices are known."""
+    layers, pipeline = d.number(f"{MODEL}/layers"), d.number(f"{UNIFORM}/pipeline")
+    ends = [e.integer(*names, limit=10**5) for names in _FIRST_AND_LAST]
+    counted = [e.flag(name) for name in ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")]
+    alone, layout = e.flag("standalone_embedding_stage"), e.take("pipeline_model_parallel_layout")
+    method = e.word("pp_partition_method")
+    if layers is None or pipeline is None or pipeline < 2:
+        return
+    first, last = (taken[0] if taken is not None and isinstance(taken[0], int) else None for taken in ends)
+    at_first, at_last = (taken is not None and taken[0] is True for taken in counted)
+    counts: list[int] | None = None
+    asked = next((taken[1] for taken in (*ends, *counted) if taken is not None and taken[0] not in (False, None)), None)
+    if first is not None or last is not None:
+        counts = stated_ends(layers, pipeline, first=first, last=last)
+    elif at_first or at_last:
+        counts = counted_ends(layers, pipeline, first=int(at_first), last=int(at_last))
+    elif method is not None and isinstance(method[0], str):
+        asked = method[1]
+        both = "embedding" in method[0].lower() and "transformer" in method[0].lower()
+        counts = counted_ends(layers, pipeline, first=1, last=1) if both else None
+        if not both and layers % pipeline == 0:
+            return
+    elif layout is not None:
+        asked = layout
+    elif alone is not None and alone[0] is True:
+        asked = alone[1]
+    if asked is None:
+        return
+    if counts is not None and (d.number(f"{PLAN}/interleave") or 1) == 1:
+        put_stages(d, counts, asked)
+    elif layers % pipeline == 0 and counts is None:
+        d.note(f"'{asked.key}': stages of unequal length are not taken over; the plan is read as even", asked.place)
+    else:
+        drop_degrees(d, f"'{asked.key}': how it cuts {layers} layers into {pipeline} stages is not taken over", asked.place)
 
 
 def _workload(e: Entries, d: Draft, dialect: Dialect) -> None:
@@ -198,13 +240,6 @@ def _pipeline(e: Entries, d: Draft) -> None:
         elif total is not None:
             text = f"{total} layers do not divide into pipeline {pipeline} x chunks of {each}"
             d.leave(path, f"'{layers[1].key}': {text}: the framework refuses this", layers[1].place)
-    for name in ("pipeline_model_parallel_layout", "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
-                 "num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage",
-                 "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split",
-                 "standalone_embedding_stage", "pp_partition_method"):  # fmt: skip
-        entry = e.take(name)
-        if entry is not None and entry.value not in (False, 0, "0", "false"):
-            d.note(f"'{entry.key}': stages of unequal length are not taken over; the plan is read as even", entry.place)
     zero_bubble = e.flag("enable_zbh1_pipeline")
     if zero_bubble is not None and zero_bubble[0] is True:
         d.put(f"{PLAN}/schedule", "zb_h1", zero_bubble[1])

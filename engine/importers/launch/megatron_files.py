@@ -7,7 +7,7 @@ are where the script writes them: at the assignment of a variable, not at its us
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -15,13 +15,13 @@ from ...document import parse_document
 from ...errors import InputError, Place
 from . import deepspeed
 from .draft import PLAN, Draft
-from .entries import Entries, Entry, Open
+from .entries import Entries, Entry, Open, typed
 from .megatron import MEGATRON, read_arguments
 from .megatron_keys import PATTERNS
 from .parts import Key, Launch
 from .presets import set_aside
 from .shell_run import Started, Walk, walk
-from .shell_text import Text, offset_of, plain, reason, shown
+from .shell_text import Text, offset_of, plain, reason, shown, split
 from .shell_words import ShellError
 from .sources import SourceFile, not_this
 
@@ -31,6 +31,12 @@ SIGNS: Final = (
     "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--num-layers", "--hidden-size", "--num-attention-heads",
     "--micro-batch-size", "--global-batch-size", "--seq-length", "--model-parallel-size", "--use-mcore-models",
 )  # fmt: skip
+#: What Megatron's own checks look up in the environment.
+ENVIRONMENT: Final = frozenset(
+    {"CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_ALGO", "NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN"}
+)
+#: Programs that train something else than a decoder-only language model.
+_OTHER_MODELS: Final = re.compile(r"(?:train|finetune)_(?:bert|t5|ict|vision|realm|retro|vlm|diffusion|retriever)\w*\.py$")
 _MARK: Final = re.compile(r"@(\d+)@")
 _ARGUMENT: Final = re.compile(r"--?[A-Za-z][\w.-]*")
 
@@ -68,8 +74,11 @@ def _from_yaml(file: SourceFile) -> Launch:
     written = {_name(e.key): e.key for e in found}
     for pointer, place in file.document.twice:
         d.note(f"'{pointer.rpartition('/')[2]}' is given twice: the later one counts", place)
-    e = Entries(_variables(entries), loose=True)
+    entries = _variables(entries)
+    _refuse_inference(entries)
+    e = Entries(entries, loose=True)
     read_arguments(e, d)
+    _settings(d, entries, {one.key: one for one in file.entries("/ENV_VARS")} if inside else {})
     _frame(d, "megatron-lm")
     set_aside(e, KIND)
     e.set_aside({}, PATTERNS)
@@ -94,7 +103,9 @@ def _variables(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _name(written: str) -> str:
-    return written.lstrip("-").replace("-", "_").lower()
+    """An argument's name as Megatron stores it; of a dotted override its last part."""
+    last = written.lstrip("-").replace("-", "_").lower().rpartition(".")[2]
+    return "train_iters" if last == "max_steps" else last
 
 
 def _from_script(file: SourceFile) -> Launch:
@@ -114,6 +125,12 @@ def _from_script(file: SourceFile) -> Launch:
 
     d = Draft(file.start)
     chosen = _training(file, found, place)
+    other = next((word for word in chosen.words if _OTHER_MODELS.search(shown(word))), None)
+    if other is not None:
+        raise InputError(
+            f"The script trains another model than a decoder-only language model ('{shown(other)[-60:]}').",
+            place=place(offset_of(other) or 0), code="launch.not_a_decoder", remedy="Only decoder-only language models are read.",
+        )  # fmt: skip
     entries, twice = _arguments(chosen.words, place)
     for entry in twice:
         d.note(f"'{entry.key}' is given twice: the later one counts", entry.place)
@@ -132,6 +149,7 @@ def _from_script(file: SourceFile) -> Launch:
             entries.append(Entry(name, number[1], place(offset)))
             present.add(name)
     d.place = place(chosen.offset)
+    _refuse_inference(entries)
     e = Entries(entries, loose=True)
     d.source = MEGATRON.source
     more: list[Key] = []
@@ -143,6 +161,12 @@ def _from_script(file: SourceFile) -> Launch:
         d.source = "Megatron-DeepSpeed 4efb479d5, megatron/arguments.py"
         more = _engine(file, found, config, d, place)
     _frame(d, framework)
+    looked_up = {}
+    for name in sorted(found.scope.exported & ENVIRONMENT & found.scope.variables.keys()):
+        scalar = found.scope.variables[name].scalar
+        if (known := plain(scalar)) is not None:
+            looked_up[name] = Entry(name, known, place(offset_of(scalar) or 0))
+    _settings(d, entries, looked_up)
     set_aside(e, KIND)
     e.set_aside({}, PATTERNS)
     keys = [Key("--" + key.name.replace("_", "-"), key.place, key.use, key.why) for key in e.uses()] + more
@@ -154,7 +178,7 @@ def _from_script(file: SourceFile) -> Launch:
 def _training(file: SourceFile, found: Walk, place: object) -> Started:
     """The command with Megatron's arguments. Raises InputError where there is none, or several that differ."""
     assert callable(place)
-    candidates = [one for one in found.commands if _signs(one.words) >= 2]
+    candidates = [one for one in found.commands if _signs(one.words) >= 2] or _unstarted(found)
     if not candidates:
         raise InputError(
             "No command of this script is started with Megatron's arguments: they may be put together in a file that it takes in "
@@ -181,6 +205,38 @@ def _training(file: SourceFile, found: Walk, place: object) -> Started:
             remedy="Say which with --command N (in a proposal: 'command: N' under 'launch'), counted from 1 in this order.",
         )  # fmt: skip
     return several[0]
+
+
+def _unstarted(found: Walk) -> list[Started]:
+    """Arguments that a script only puts into variables, for another script to start something with."""
+    words: list[Text] = []
+    for value in found.scope.variables.values():
+        texts = list(value.items.values()) if value.items is not None else split(value.text)
+        if any(shown(text).startswith("--") for text in texts):
+            words += texts
+    if _signs(tuple(words)) < 2:
+        return []
+    found.notes.append(("nothing is started here: the arguments are those that the script puts into variables", 0))
+    return [Started(tuple(words), offset_of(words[0]) or 0)]
+
+
+def _refuse_inference(entries: list[Entry]) -> None:
+    """The error for a configuration that generates text."""
+    names = {entry.key: entry for entry in entries}
+    found = next((names[name] for name in INFERENCE if name in names), None)
+    if found is not None:
+        raise InputError(
+            f"This is a configuration for inference ('{found.key}'), not for training.", place=found.place,
+            code="launch.inference", remedy="Give the training configuration; inference is not modelled.",
+        )  # fmt: skip
+
+
+def _settings(d: Draft, entries: list[Entry], environment: Mapping[str, Entry]) -> None:
+    """The framework's own options, for its rules: every argument that is decided, and what it looks up in the environment."""
+    for entry in [*entries, *environment.values()]:
+        value = typed(entry.value) if isinstance(entry.value, str) else entry.value
+        if isinstance(value, bool | int | float | str) and len(str(value)) < 1000 and len(entry.key) < 100:
+            d.put(f"/proposal/framework/settings/{entry.key.replace('~', '~0').replace('/', '~1')}", value, entry)
 
 
 def _signs(words: tuple[Text, ...]) -> int:
@@ -244,6 +300,8 @@ def _entry(name: str, word: Text, values: list[Text], place: object) -> Entry:
     return Entry(name, texts[0], where)
 
 
+#: Arguments that only make sense where text is generated.
+INFERENCE: Final = ("num_tokens_to_generate", "prompts", "prompt_file", "incoming_requests_per_sec", "out_seq_length", "genfile")
 _LISTS: Final = frozenset(
     {"cp_comm_type", "offload_modules", "moe_layer_freq", "cuda_graph_scope", "hierarchical_context_parallel_sizes"}
 )

@@ -13,6 +13,7 @@ from typing import Final
 
 from .draft import Draft
 from .entries import Entries, Entry, Open, wrong
+from .parts import Part
 
 MODEL: Final = "/model/transformer"
 #: How a layer pattern may be written: `[0]*3+[1]*58`, with brackets around the whole or not.
@@ -64,6 +65,10 @@ def read_model(e: Entries, d: Draft, dialect: Dialect) -> None:
     _positions(e, d, dialect)
     _experts(e, d, dialect)
     _latent(e, d)
+    first = d.parts.get(f"{MODEL}/layers")
+    if first is not None:
+        family = "llama" if d.value(f"{MODEL}/norm") == "rms" and d.value(f"{MODEL}/gated") else "gpt"
+        d.parts[f"{MODEL}/family"] = Part(f"{MODEL}/family", family, first.place)
     for name, what in (("add_qkv_bias", "biases on queries, keys and values"), ("qk_layernorm", "norms on queries and keys")):
         taken_flag = e.flag(name)
         if taken_flag is not None and taken_flag[0] is True:
@@ -121,7 +126,7 @@ def _activation(e: Entries, d: Draft, dialect: Dialect) -> bool | None:
         if taken is not None and isinstance(value, bool) and (value or name == "gated_linear_unit"):
             d.put(path, value, taken[1])
             return value
-    word = e.word("activation")
+    word = e.word("activation", "glu_activation")
     named = d.known(path, word)
     if isinstance(named, str) and word is not None:
         gated = "glu" in named.lower()

@@ -95,6 +95,14 @@ def _from_yaml(file: SourceFile) -> Launch:
             place=file.document.place("/" + peft.replace(".", "/")), code="launch.adapter",
             remedy="Give a configuration of full training.",
         )  # fmt: skip
+    model = file.top.get("model")
+    other = next((key for key in _OTHERS if isinstance(model, dict) and isinstance(model.get(key), dict)), None)
+    if other is not None:
+        raise InputError(
+            f"'model.{other}' makes this another model than a decoder-only language model.",
+            place=file.document.place(f"/model/{other}"), code="launch.not_a_decoder",
+            remedy="Only decoder-only language models are read.",
+        )  # fmt: skip
     found = resolved(file.entries(), file.given, roots=("training.", "cfg."))
     bridge = not any(e.key.startswith("trainer.") for e in found)
     dialect = BRIDGE if bridge else NEMO
@@ -200,6 +208,8 @@ _WANTED: Final = frozenset(
 )
 
 
+#: Sections of a model that is no decoder-only language model.
+_OTHERS: Final = ("encoder", "decoder", "unet_config", "unet", "vision", "first_stage_config", "nerf", "background", "guidance")
 _CLASSES: Final = frozenset({"_target_", "_partial_", "_args_", "_call_", "target"})
 
 

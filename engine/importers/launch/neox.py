@@ -11,7 +11,7 @@ from typing import Final
 from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Entry, Open
 from .megatron_keys import PATTERNS
-from .parts import Key, Launch
+from .parts import Key, Launch, Part
 from .presets import set_aside
 from .sources import SourceFile, not_this
 
@@ -76,6 +76,11 @@ def _model(e: Entries, d: Draft) -> None:
     if isinstance(heads, int):
         d.assume(f"{MODEL}/kv_heads", heads, "as many key-value heads as heads where 'num_kv_heads' is not stated")
     activation, kind, width = e.word("activation"), e.word("mlp_type"), e.integer("intermediate_size")
+    multiple = e.integer("mlp_multiple_of")
+    step = multiple[0] if multiple is not None and isinstance(multiple[0], int) and multiple[0] > 0 else 1
+    shape = d.parts.get(f"{MODEL}/layers")
+    if shape is not None:
+        d.parts[f"{MODEL}/family"] = Part(f"{MODEL}/family", "gpt", shape.place)
     named = d.known(f"{MODEL}/gated", activation)
     llama = kind is not None and kind[0] == "llama"
     gated = llama or (isinstance(named, str) and named in ("swiglu", "geglu", "reglu", "bilinear", "glu"))
@@ -86,11 +91,8 @@ def _model(e: Entries, d: Draft) -> None:
     d.assume(f"{MODEL}/gated", False, "'activation' is gelu by default")
     if d.keep(f"{MODEL}/ffn", width) is None and isinstance(hidden, int) and width is None:
         if gated:
-            d.assume(
-                f"{MODEL}/ffn",
-                -(-(8 * hidden) // 3 // 256) * 256,
-                "8/3 of the hidden size, up to a multiple of 256, for a gated MLP",
-            )
+            rounded = -(-(8 * hidden // 3) // step) * step
+            d.assume(f"{MODEL}/ffn", rounded, f"8/3 of the hidden size, up to a multiple of {step}, for a gated MLP")
         else:
             d.assume(f"{MODEL}/ffn", 4 * hidden, "4 x the hidden size")
     norm = e.word("norm")

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from ...document import parse_document
-from .entries import Entries
+from .entries import DECIDES, Entries
 
 
 @cache
@@ -35,7 +35,8 @@ def set_aside(e: Entries, kind: str, *, last: bool = False) -> None:
     for entry in e:
         own = entry.key.rpartition(".")[2]
         why = names.get(entry.key) or (names.get(own) if last else None)
-        why = why or next((text for prefix, text in prefixes if entry.key.startswith(prefix)), None)
+        if why is None and DECIDES.search(entry.key) is None:
+            why = next((text for prefix, text in prefixes if entry.key.startswith(prefix)), None)
         why = why or next((parts[part] for part in entry.key.split(".") if part in parts), None)
         if why is not None:
             found[entry.key] = why
