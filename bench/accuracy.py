@@ -4,13 +4,14 @@
 
 DIR holds CSV files of measured runs; what a file is shows in its columns. For each file: rows, how many were used and how many
 left out for which reason; mean, median and largest error of step time and of memory, bias, the share of rows inside their 90 %
-interval and its median half-width; rank correlation and regret of the plan ranked first, within sweeps; out-of-memory as a table
-of four. A quantity that a file does not hold is null. Errors are (predicted - measured) / measured, all figures fractions.
+interval and its median half-width; rank correlation and regret of the plan ranked first, within sweeps; out-of-memory as a
+table of four. A quantity that a file does not hold is null. Errors are (predicted - measured) / measured, all figures
+fractions.
 
 Rows that a shipped calibration was fitted to (`bench/data/step_times.csv`, `use` fit) are priced by the fold of that calibration
 that was fitted without the row's group; how many that were is printed. All others are priced as a proposal would be.
-`--json`: {"files": {NAME: {"rows", "used", "left_out": {reason: count}, "step_time", "memory", "ranking", "oom"}}}; reasons of the
-memory half begin with "memory: ".
+`--json`: {"files": {NAME: {"rows", "used", "left_out": {reason: count}, "step_time", "memory", "ranking", "oom"}}};
+reasons of the memory half begin with "memory: ".
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ RUNS = Path(__file__).parent / "data" / "step_times.csv"
 
 def summary(report: TimeReport, memory: dict | None) -> dict:
     """One file in the form of --json."""
-    left = Counter({reason: count for reason, count in report.reading.reasons.items()})
+    left = Counter(report.reading.reasons)
     used = report.used
     if memory is not None:
         left.update({f"memory: {reason}": count for reason, count in memory["left_out"].items()})
@@ -70,8 +71,8 @@ def told(report: TimeReport, found: dict, rows: bool) -> None:
     for name, count, errors in report.groups:
         interval = f", {errors.coverage:.0%} inside +-{errors.width:.1%}" if errors.coverage is not None else ""
         print(
-            f"    step time, {name}: {count} rows, mean error {errors.mape:.1%}, median {errors.median:.1%}, bias {errors.bias:+.1%}, "
-            f"worst {errors.max:.1%}{interval}"
+            f"    step time, {name}: {count} rows, mean error {errors.mape:.1%}, median {errors.median:.1%}, "
+            f"bias {errors.bias:+.1%}, worst {errors.max:.1%}{interval}"
         )
     worst = sorted(report.points, key=lambda one: -abs(one[1].error))[: None if rows else 5]
     if worst:
@@ -137,9 +138,10 @@ def main() -> None:
     if every:
         rows = [point for points in by_source.values() for point in points]
         inside = sum(p.low <= p.measured <= p.high for p in rows)
+        held = "holds" if binomial_holds(inside, len(rows)) else "does not hold"
         print(
             f"mean of {len(every)} sources {mean(one.mape for one in every):.1%}, largest {max(one.mape for one in every):.1%}; "
-            f"{inside} of {len(rows)} rows inside their interval ({'holds' if binomial_holds(inside, len(rows)) else 'does not hold'} 90 %)"
+            f"{inside} of {len(rows)} rows inside their interval ({held} 90 %)"
         )
 
 

@@ -12,7 +12,7 @@ from statistics import mean
 
 from ..errors import DataError, UsageError
 from ..hardware import open_library
-from ..hardware.library import same_name
+from ..hardware.sheets import same_name
 from .case import Case
 from .fit import PARAMETERS, Fitted, fit, telling
 from .folds import Folds, leave_out, residual, spread
@@ -37,7 +37,9 @@ class Calibrated:
 def calibrate_files(
     files: Sequence[Path], *, device: str | None = None, software: str | None = None, hardware: Sequence[str] = (), day: date
 ) -> Calibrated:
-    """The calibration of one device and software family. UsageError where several could be meant, DataError without enough rows."""
+    """The calibration of one device and software family. UsageError where several could be meant,
+    DataError without enough rows.
+    """
     library = open_library(hardware)
     readings = [read_cases(path, library) for path in files]
     cases = [case for reading in readings for case in reading.cases if _usable(case)]

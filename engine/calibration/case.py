@@ -16,7 +16,7 @@ from importlib.resources import files
 from ..cluster.cluster import Cluster, Nodes, Tier
 from ..errors import InputError
 from ..hardware import DeviceSheet, Library, NodeSheet
-from ..hardware.library import same_name
+from ..hardware.sheets import same_name
 from ..model import Attention, LatentAttention, MixtureOfExperts, Optimizer, Precision, Transformer, Workload, problems
 from ..plan import Mesh, Plan, Recompute, Schedule, Stage, even_stages
 from ..quantity import Dimension, Grade, Provenance, Quantity
@@ -96,10 +96,14 @@ def _shape(record: dict[str, str]) -> Transformer:
     )  # fmt: skip
 
 
-def gpt(row: Row, layers: int, hidden: int, heads: int, vocabulary: int, sequence: int, *, ffn: int = 0, tied: bool = True) -> Transformer:
+def gpt(
+    row: Row, layers: int, hidden: int, heads: int, vocabulary: int, sequence: int, *, ffn: int = 0, tied: bool = True
+) -> Transformer:
     """A GPT of these widths, biases and learned positions included. Rejected where the widths cannot be."""
     if hidden % heads:
-        raise Rejected("contradictory: heads do not divide hidden", f"{row.file}, line {row.line}: {heads} heads, hidden {hidden}")
+        raise Rejected(
+            "contradictory: heads do not divide hidden", f"{row.file}, line {row.line}: {heads} heads, hidden {hidden}"
+        )
     model = Transformer(
         layers=layers, hidden=hidden, heads=heads, kv_heads=heads, head_dim=hidden // heads, ffn=ffn or 4 * hidden,
         vocabulary=vocabulary, gated=False, tied_embeddings=tied, norm="layer", learned_positions=sequence,
@@ -110,12 +114,16 @@ def gpt(row: Row, layers: int, hidden: int, heads: int, vocabulary: int, sequenc
     return model
 
 
-def workload_of(software: str, sequence: int, global_batch: int, *, attention: Attention | None = None, compute: str = "") -> Workload:
+def workload_of(
+    software: str, sequence: int, global_batch: int, *, attention: Attention | None = None, compute: str = ""
+) -> Workload:
     """The workload that a family runs by convention; `attention` and `compute` as stated by the table."""
     known = convention(software)
     parameters = compute or known["parameters"]
     wide = "bf16" if parameters == "fp8" else parameters
-    precision = Precision(wide, known["gradients"], "fp32", "fp32", known["communication"] or None, "fp8" if parameters == "fp8" else None)
+    precision = Precision(
+        wide, known["gradients"], "fp32", "fp32", known["communication"] or None, "fp8" if parameters == "fp8" else None
+    )
     return Workload(
         sequence, global_batch, precision, Optimizer("adam", 2, fused=known["fused_optimizer"] == "yes"),
         attention or Attention(known["attention"]), dropout=float(known["dropout"]),
@@ -147,7 +155,9 @@ def cluster_of(
     sheet = library.node(chosen["node"])
     inside = min(per_node or sheet.devices, devices)
     if devices % inside:
-        raise Rejected("contradictory: devices do not fill nodes", f"{row.file}, line {row.line}: {devices} devices, {inside} a node")
+        raise Rejected(
+            "contradictory: devices do not fill nodes", f"{row.file}, line {row.line}: {devices} devices, {inside} a node"
+        )
     sheet = replace(_node(sheet, inside), device=device)
     tiers = [Tier(one.name, one.kind.value, one.island, one.bandwidth, one.latency) for one in sheet.links]
     if devices > inside or not tiers:
@@ -183,7 +193,10 @@ def plan_of(
     stages = even_stages(layers, pipeline, mesh) or _uneven(row, layers, pipeline, mesh)
     schedule = Schedule.INTERLEAVED if interleave > 1 and pipeline > 1 else Schedule.ONE_F_ONE_B
     if schedule is Schedule.INTERLEAVED and layers % (pipeline * interleave):
-        raise Rejected("contradictory: layers do not divide into chunks", f"{row.file}, line {row.line}: {layers} layers, {pipeline} x {interleave}")
+        raise Rejected(
+            "contradictory: layers do not divide into chunks",
+            f"{row.file}, line {row.line}: {layers} layers, {pipeline} x {interleave}",
+        )
     return Plan(
         f"line {row.line}", stages, microbatch, step, schedule=schedule,
         interleave=interleave if schedule is Schedule.INTERLEAVED else 1, recompute=recompute, zero=zero,
@@ -194,7 +207,9 @@ def plan_of(
 def _uneven(row: Row, layers: int, pipeline: int, mesh: Mesh) -> tuple[Stage, ...]:
     """Whole layers spread as evenly as they go (Megatron-DeepSpeed balances so); Rejected with more stages than layers."""
     if pipeline > layers:
-        raise Rejected("contradictory: more stages than layers", f"{row.file}, line {row.line}: {pipeline} stages, {layers} layers")
+        raise Rejected(
+            "contradictory: more stages than layers", f"{row.file}, line {row.line}: {pipeline} stages, {layers} layers"
+        )
     ends = [round((k + 1) * layers / pipeline) for k in range(pipeline)]
     starts = [0, *ends[:-1]]
     return tuple(
@@ -210,13 +225,22 @@ def check_degrees(row: Row, devices: int, **degrees: int) -> None:
         product *= degree
     if product != devices:
         shown = " x ".join(f"{name} {degree}" for name, degree in degrees.items())
-        raise Rejected("contradictory: degrees are not the device count", f"{row.file}, line {row.line}: {shown} = {product}, {devices} devices")
+        raise Rejected(
+            "contradictory: degrees are not the device count",
+            f"{row.file}, line {row.line}: {shown} = {product}, {devices} devices",
+        )
 
 
 def check_rate(row: Row, case_flops: float, seconds: float, devices: int, peak: float) -> None:
     """Rejected where the model's FLOPs in that time pass the peak, or are less than a thousandth of it: another unit."""
     share = case_flops / (seconds * devices * peak)
     if share > 1.0:
-        raise Rejected("contradictory: faster than the device's peak", f"{row.file}, line {row.line}: {share:.3g} of the peak; is the time in another unit?")
+        raise Rejected(
+            "contradictory: faster than the device's peak",
+            f"{row.file}, line {row.line}: {share:.3g} of the peak; is the time in another unit?",
+        )
     if share < 0.001:
-        raise Rejected("contradictory: slower than any training run", f"{row.file}, line {row.line}: {share:.2g} of the peak; is the time in another unit?")
+        raise Rejected(
+            "contradictory: slower than any training run",
+            f"{row.file}, line {row.line}: {share:.2g} of the peak; is the time in another unit?",
+        )

@@ -1,16 +1,17 @@
 """A few physical parameters of one device under one software family, fitted to measured steps.
 
 Vocabulary: a *parameter* is a share of a peak, a bandwidth or a time that a data sheet states, with bounds that no machine
-passes. The fit is bounded least squares on the logarithm of predicted over measured time, with a soft-L1 loss, so that one odd row
-moves it little, and a weak pull to the data sheet, so that what the rows do not tell stays what it was. Rows of a group share a
-weight. Every prediction is the product's own closed form.
+passes. The fit is bounded least squares on the logarithm of predicted over measured time, with a soft-L1 loss, so that one odd
+row moves it little, and a weak pull to the data sheet, so that what the rows do not tell stays what it was. Rows of a group
+share a weight. Every prediction is the product's own closed form.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from math import exp, log, sqrt
 from typing import NamedTuple
 
@@ -57,7 +58,15 @@ def start(sheet: DeviceSheet, flash: bool) -> dict[str, float]:
     e = sheet.efficiency
     share = load_constants()["fabric_share"].value
     attention = (e.attention_flash if flash else e.attention_unfused).value
-    return {"gemm": e.gemm.value, "memory": e.memory.value, "attention": attention, "launch": sheet.launch.value, "stall": 1e-4, "interference": 0.1, "fabric": share}
+    return {
+        "gemm": e.gemm.value,
+        "memory": e.memory.value,
+        "attention": attention,
+        "launch": sheet.launch.value,
+        "stall": 1e-4,
+        "interference": 0.1,
+        "fabric": share,
+    }
 
 
 def factors_of(values: dict[str, float], base: dict[str, float], software: str = "") -> Factors:
@@ -72,21 +81,19 @@ def factors_of(values: dict[str, float], base: dict[str, float], software: str =
     )  # fmt: skip
 
 
+_constants = cache(load_constants)
+
+
 def predict(case: Case, factors: Factors | None = None) -> float:
     """Seconds of the case by closed form."""
-    constants = _constants()
-    model = TimeModel(case.model, case.workload, case.cluster, factors or Factors(), constants)
-    return model.seconds(case.plan)
+    return TimeModel(case.model, case.workload, case.cluster, factors or Factors(), _constants()).seconds(case.plan)
 
 
-def _constants():  # type: ignore[no-untyped-def]
-    global _KNOWN
-    if _KNOWN is None:
-        _KNOWN = load_constants()
-    return _KNOWN
-
-
-_KNOWN = None
+def launch_share(case: Case, values: Mapping[str, float]) -> float:
+    """The share of the case's time that launches add, under fitted values."""
+    base = start(case.cluster.device, case.workload.attention is not Attention.UNFUSED)
+    factors = factors_of(dict(values), base, case.software)
+    return TimeModel(case.model, case.workload, case.cluster, factors, _constants()).launch_share(case.plan)
 
 
 def telling(cases: Sequence[Case]) -> tuple[str, ...]:
@@ -115,7 +122,9 @@ def fit(cases: Sequence[Case], names: Sequence[str] = ()) -> Fitted:
     count = Counter(case.group for case in cases)
     weights = [1 / sqrt(max(1.0, count[case.group] / 8)) for case in cases]
     bounds = [PARAMETERS[name] for name in names]
-    first = [min(max(log(base[name]), log(one.low) + 1e-6), log(one.high) - 1e-6) for name, one in zip(names, bounds, strict=True)]
+    first = [
+        min(max(log(base[name]), log(one.low) + 1e-6), log(one.high) - 1e-6) for name, one in zip(names, bounds, strict=True)
+    ]
 
     def residuals(point: Sequence[float]) -> list[float]:
         values = {name: exp(x) for name, x in zip(names, point, strict=True)}

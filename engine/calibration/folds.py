@@ -13,9 +13,10 @@ from itertools import combinations
 from math import exp, log
 from typing import NamedTuple
 
-from .case import Case
-from .fit import Fitted, factors_of, fit, predict, start
+from ..cost.intervals import LAUNCH_BOUND
 from ..model import Attention
+from .case import Case
+from .fit import Fitted, factors_of, fit, launch_share, predict, start
 
 #: The share of rows that an interval is to hold.
 LEVEL = 0.9
@@ -47,8 +48,13 @@ def error_of(case: Case, values: Mapping[str, float]) -> float:
     return log(predict(case, factors_of(dict(values), base, case.software)) / case.seconds)
 
 
+def ordinary(folds: Folds) -> tuple[tuple[Case, float], ...]:
+    """The errors of rows whose steps are not made of launches; those are exceptions, with an interval of their own."""
+    return tuple((case, error) for case, error in folds.errors if launch_share(case, folds.values[case.group]) <= LAUNCH_BOUND)
+
+
 def residual(errors: Sequence[tuple[Case, float]], level: float = LEVEL) -> float:
-    """The relative half-width that holds `level` of the rows, groups weighted alike; of few rows, a little more than their own."""
+    """The relative half-width that holds `level` of the rows, groups alike; of few rows, a little more than their own."""
     count: dict[str, int] = defaultdict(int)
     for case, _ in errors:
         count[case.group] += 1

@@ -93,9 +93,9 @@ def read_cases(path: Path, library: Library) -> Reading:
         except Rejected as rejected:
             out.append((row.line, rejected))
     if name == "runs":
-        for case, rejected in runs.check_exchanged(cases):
+        for case, exchanged in runs.check_exchanged(cases):
             cases.remove(case)
-            out.append((case.row.line, rejected))
+            out.append((case.row.line, exchanged))
     cases, repeats = _repeats(cases)
     return _reading(table, name, cases, out + repeats)
 
@@ -107,7 +107,12 @@ def _repeats(cases: list[Case]) -> tuple[list[Case], list[tuple[int, Rejected]]]
     for case in cases:
         key = (*case.identity, case.seconds, case.sweep)
         if key in known:
-            out.append((case.row.line, Rejected("exact repeat of another row", f"{case.row.file}, line {case.row.line}: repeats line {known[key]}")))
+            out.append(
+                (
+                    case.row.line,
+                    Rejected("exact repeat of another row", f"{case.row.file}, line {case.row.line}: repeats line {known[key]}"),
+                )
+            )
         else:
             known[key] = case.row.line
             kept.append(case)
@@ -115,7 +120,15 @@ def _repeats(cases: list[Case]) -> tuple[list[Case], list[tuple[int, Rejected]]]
 
 
 def _reading(
-    table: Table, layout: str, cases: list[Case], out: list[tuple[int, Rejected]], *, missing: tuple[str, ...] = (), note: str = ""
+    table: Table,
+    layout: str,
+    cases: list[Case],
+    out: list[tuple[int, Rejected]],
+    *,
+    missing: tuple[str, ...] = (),
+    note: str = "",
 ) -> Reading:
     reasons = Counter(rejected.reason for _, rejected in out)
-    return Reading(table, layout, tuple(cases), tuple(sorted(out, key=lambda one: one[0])), missing, note, dict(sorted(reasons.items())))
+    return Reading(
+        table, layout, tuple(cases), tuple(sorted(out, key=lambda one: one[0])), missing, note, dict(sorted(reasons.items()))
+    )

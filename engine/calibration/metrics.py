@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import log
+from math import log, sqrt
 from statistics import mean, median
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Of (predicted - measured) / measured: mean and median size, mean, largest size; share inside intervals, median half-width."""
+    """Of (predicted - measured) / measured: mean and median size, mean, largest size; share inside intervals.
+
+    `width` is the median half-width.
+    """
 
     mape: float
     median: float
@@ -88,8 +91,8 @@ def binomial_holds(held: int, rows: int, share: float = 0.9) -> bool:
         return True
     z, p = 1.96, held / rows
     centre = (p + z * z / (2 * rows)) / (1 + z * z / rows)
-    half = z / (1 + z * z / rows) * (p * (1 - p) / rows + z * z / (4 * rows * rows)) ** 0.5
-    return centre - half <= share <= centre + half
+    half = z / (1 + z * z / rows) * sqrt(p * (1 - p) / rows + z * z / (4 * rows * rows))
+    return abs(share - centre) <= half
 
 
 def log_error(point: Point) -> float:

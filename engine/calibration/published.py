@@ -48,7 +48,7 @@ def vtrain(row: Row, library: Library) -> Case:
     plan = plan_of(row, model.layers, Mesh(data, tensor), pipeline, micro, batch, recompute=Recompute.FULL)
     _plausible(row, model, sequence, batch, seconds, devices, device)
     size = f"{model.layers} x {model.hidden}"
-    group = f"vtrain/{size}" if not single else f"vtrain node/tp{tensor} mbs{micro}"
+    group = f"vtrain/{size}" if not single else f"vtrain node/tp{tensor}"
     sweep = (model.layers, model.hidden, sequence, batch, devices, device.name, "vtrain")
     source = f"vTrain{' single node' if single else ''} on {device.name}"
     return Case(row, model, workload, cluster, plan, seconds, device.name, software, source, group, sweep, (_FULL, machine))
@@ -136,7 +136,9 @@ def simumax(row: Row, library: Library) -> Case:
     assumed = ("microbatch 1, sequence 4,096, nothing recomputed, ZeRO 1, sequence parallel: not in the columns", machine)
     group = f"simumax/{model.name}/tp{tensor} pp{pipeline}"
     sweep = (model.name, layers, row.whole("mbc"), device.name)
-    return Case(row, model, workload, cluster, plan, seconds, device.name, software, f"SimuMax on {device.name}", group, sweep, assumed)
+    return Case(
+        row, model, workload, cluster, plan, seconds, device.name, software, f"SimuMax on {device.name}", group, sweep, assumed
+    )
 
 
 def _plausible(row: Row, model: object, sequence: int, batch: int, seconds: float, devices: int, device: object) -> None:

@@ -15,8 +15,8 @@ from statistics import mean
 
 from ..cost import Uncertainty
 from ..cost.factors import load_constants
-from ..cost.software import calibrated
 from ..cost.simulation import Durations, simulate
+from ..cost.software import calibrated
 from ..cost.step import TimeModel
 from ..hardware import Calibration, Library, Ranged
 from ..quantity import Quantity
@@ -63,6 +63,8 @@ class Estimator:
         self.library = library
         self._constants = load_constants()
         self._seen = {_key(case): case.group for case in seen}
+        # Times of a single node are composed of a few layer times (docs/accuracy.md): one that was fitted to tells its group.
+        self._composed = {case.group for case in seen if case.row.text("note") == "composed"}
         self.folded = 0
 
     def point(self, case: Case, *, intervals: bool = True) -> Point:
@@ -71,15 +73,16 @@ class Estimator:
             return self._staged(case)
         cluster = calibrated(case.cluster, case.software)
         known = cluster.device.calibration
-        group = self._seen.get(_key(case))
+        group = self._seen.get(_key(case)) or (case.group if case.group in self._composed else None)
         if known is not None and group is not None:
             fold = dict(known.folds).get(group)
             if fold is not None:
                 self.folded += 1
                 without = folded(known, dict(fold))
-                sheets = tuple(replace(device := group_.sheet.device, calibrations=(without,)) for group_ in case.cluster.nodes)
+                sheets = tuple(replace(one.device, calibrations=(without,)) for one in case.cluster.nodes)
                 nodes = tuple(
-                    replace(one, sheet=replace(one.sheet, device=sheet)) for one, sheet in zip(case.cluster.nodes, sheets, strict=True)
+                    replace(one, sheet=replace(one.sheet, device=sheet))
+                    for one, sheet in zip(case.cluster.nodes, sheets, strict=True)
                 )
                 cluster = calibrated(replace(case.cluster, nodes=nodes), case.software)
         nominal = TimeModel(case.model, case.workload, cluster, constants=self._constants)
@@ -100,7 +103,7 @@ def folded(known: Calibration, values: dict[str, float]) -> Calibration:
     """The calibration with the values that a fold found."""
     changed: dict[str, Ranged] = {}
     for name, value in values.items():
-        for field_name in ((name,) if name != "attention" else ("attention_unfused", "attention_flash")):
+        for field_name in (name,) if name != "attention" else ("attention_unfused", "attention_flash"):
             old: Ranged | None = getattr(known, field_name)
             if old is not None:
                 quantity = Quantity(value, old.quantity.dimension, old.quantity.provenance)
@@ -110,7 +113,14 @@ def folded(known: Calibration, values: dict[str, float]) -> Calibration:
 
 def _key(case: Case) -> tuple[object, ...]:
     """A run and its time, whatever file it is in."""
-    return (*case.identity[:1], case.identity[1], case.plan.identity, case.model.hidden, case.model.layers, float(f"{case.seconds:.5g}"))
+    return (
+        *case.identity[:1],
+        case.identity[1],
+        case.plan.identity,
+        case.model.hidden,
+        case.model.layers,
+        float(f"{case.seconds:.5g}"),
+    )
 
 
 def time_report(path: Path, estimator: Estimator, *, intervals: bool = True) -> TimeReport:
@@ -138,9 +148,7 @@ def _sweeps(points: Sequence[tuple[Case, Point]]) -> tuple[Sweep, ...]:
         for case, point in rows:
             runs[case.plan.identity].append(point)
         noise = [max(p.measured for p in same) / min(p.measured for p in same) - 1 for same in runs.values() if len(same) > 1]
-        merged = [
-            Point(same[0].line, exp(mean(log(p.measured) for p in same)), same[0].predicted) for same in runs.values()
-        ]
+        merged = [Point(same[0].line, exp(mean(log(p.measured) for p in same)), same[0].predicted) for same in runs.values()]
         if len(merged) >= SWEEP:
             name = " ".join(str(part) for part in key if part != "")
             found.append(Sweep(name, len(merged), spearman(merged), regret(merged), max(noise) if noise else None))

@@ -1,8 +1,8 @@
 """Rows of the general layout: one run a row, its model, degrees, batch and time in named columns.
 
-Needed: `model`, `layers`, `hidden`, `heads`, `seq`, `gpus`, `gpu_type`, `tp`, `pp`, `dp`, `mbs`, `gbs`, `step_time_s`. Units: seconds,
-sequences, TFLOP/s. A time that is empty may stand as `step_time_s_derived`, from throughput. Other columns refine the run; what
-is not stated and not a convention of the software leaves the row out.
+Needed: `model`, `layers`, `hidden`, `heads`, `seq`, `gpus`, `gpu_type`, `tp`, `pp`, `dp`, `mbs`, `gbs`, `step_time_s`. Units:
+seconds, sequences, TFLOP/s. A time that is empty may stand as `step_time_s_derived`, from throughput. Other columns refine the
+run; what is not stated and not a convention of the software leaves the row out.
 """
 
 from __future__ import annotations
@@ -92,8 +92,21 @@ def case_of(row: Row, library: Library) -> Case:
     _check_flops(row, model, flops / seconds / devices, recompute)
     date = re.search(r"\[(\d\d-\d\d)\]", row.text("source_table"))
     group = row.text("group") or f"{software}/{device.name}/h{model.hidden}"
-    sweep = (model.layers, model.hidden, sequence, batch, devices, device.name, software, date[1] if date else "")
-    return Case(row, model, workload, cluster, plan, seconds, device.name, software, _source(source, device.name), group, sweep, tuple(assumed))
+    sweep = (model.layers, model.hidden, model.heads, sequence, batch, devices, device.name, software, date[1] if date else "")
+    return Case(
+        row,
+        model,
+        workload,
+        cluster,
+        plan,
+        seconds,
+        device.name,
+        software,
+        _source(source, device.name),
+        group,
+        sweep,
+        tuple(assumed),
+    )
 
 
 def _source(source: str, device: str) -> str:
@@ -126,7 +139,9 @@ def _vocabulary(row: Row) -> int:
     text = row.text("vocab")
     found = re.match(r"(\d+)(k?)(?![\w.])", text)
     if found is None:
-        raise row.reject("incomplete: vocab is not stated" if not text else "not a number: vocab", "vocab", "a vocabulary is needed")
+        raise row.reject(
+            "incomplete: vocab is not stated" if not text else "not a number: vocab", "vocab", "a vocabulary is needed"
+        )
     return int(found[1]) * (1000 if found[2] else 1)
 
 
@@ -148,7 +163,9 @@ def _recompute(row: Row) -> Recompute:
     for kind in Recompute:
         if text.startswith(kind.value):
             if "[" in text:
-                raise row.reject("not modelled: recomputation of chosen modules", "recompute", "none, selective or full is priced")
+                raise row.reject(
+                    "not modelled: recomputation of chosen modules", "recompute", "none, selective or full is priced"
+                )
             return kind
     raise row.reject("not a word: recompute", "recompute", "none, selective or full is needed")
 

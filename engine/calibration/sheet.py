@@ -17,7 +17,7 @@ import yaml
 from ..model import Attention
 from .case import Case, convention
 from .fit import Fitted
-from .folds import Folds, residual, residual_of_ratios, spread
+from .folds import Folds, ordinary, residual, residual_of_ratios, spread
 
 _UNITS = {"launch": "us", "stall": "us"}
 
@@ -30,7 +30,9 @@ def sheet_text(
     flash = first.workload.attention is not Attention.UNFUSED
     groups = sorted({case.group for case in cases})
     sources = sorted({case.source for case in cases})
-    evidence = f"planproof calibrate: {len(cases)} measured runs in {len(groups)} groups ({'; '.join(sources)}); see docs/accuracy.md"
+    evidence = (
+        f"planproof calibrate: {len(cases)} measured runs in {len(groups)} groups ({'; '.join(sources)}); see docs/accuracy.md"
+    )
     values: dict[str, object] = {}
     for name in fitted.values:
         low, high = spread(folds.values, fitted, name)
@@ -46,7 +48,7 @@ def sheet_text(
         "devices": [case.plan.devices for case in cases],
     }
     errors = [error for _, error in folds.errors] or list(fitted.residuals)
-    pairs = folds.errors or tuple(zip(cases, fitted.residuals, strict=True))
+    pairs = ordinary(folds) or folds.errors or tuple(zip(cases, fitted.residuals, strict=True))
     body: dict[str, object] = {
         "kind": "calibration",
         "name": f"{first.device}.{first.software}",
@@ -58,7 +60,7 @@ def sheet_text(
             "residual_ratio": round(max(0.03, residual_of_ratios(pairs)), 4),
             "bias": round(mean(exp(error) - 1 for error in errors), 4),
             "mean": round(mean(abs(exp(error) - 1) for error in errors), 4),
-            "worst": round(max((exp(error) - 1 for error in errors), key=abs), 4),
+            "worst": round(exp(max(errors, key=abs)) - 1, 4),
         },
         "rows": len(cases),
         "groups": len(groups),

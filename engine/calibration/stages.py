@@ -16,7 +16,8 @@ from .case import Case, cluster_of, device_of, gpt, plan_of, workload_of
 from .table import Rejected, Row, Table, read_table
 
 COLUMNS = (
-    "machine", "model", "num_stages", "run", "stage", "rank", "global_batch_size", "step_time_ms", "fwd_compute_ms", "bwd_compute_ms",
+    "machine", "model", "num_stages", "run", "stage", "rank", "global_batch_size", "step_time_ms", "fwd_compute_ms",
+    "bwd_compute_ms",
     "params_allreduce_ms", "optimizer_ms",
 )  # fmt: skip
 PLANS = ("plan_json_stem", "num_layers", "seq", "heads", "hidden", "gbs", "mbs", "num_stages", "gpus_per_stage")
@@ -61,10 +62,14 @@ def _case(rows: list[Row], plans: dict[str, Row], library: Library) -> Case:
             raise row.reject("not a number: stage", "stage", "a stage's number, from 0, is needed")
         seen[int(text)].append(row)
     if sorted(seen) != list(range(stages)):
-        raise Rejected("incomplete: stages of the run are missing", f"{first.file}, line {first.line}: {len(seen)} of {stages} stages")
+        raise Rejected(
+            "incomplete: stages of the run are missing", f"{first.file}, line {first.line}: {len(seen)} of {stages} stages"
+        )
     plan_row = plans.get(f"{first.text('machine')}/{first.text('plan_json_stem')}")
     if plan_row is None:
-        raise first.reject("incomplete: no plan of the run beside it", "plan_json_stem", "a table of plans in the same folder is needed")
+        raise first.reject(
+            "incomplete: no plan of the run beside it", "plan_json_stem", "a table of plans in the same folder is needed"
+        )
     batch, micro = plan_row.whole("gbs"), plan_row.whole("mbs")
     if batch != first.whole("global_batch_size"):
         raise first.reject("contradictory: batch of the run and of its plan", "global_batch_size", f"the plan has {batch}")

@@ -13,10 +13,17 @@ import click
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The data sheet to write.")
 @click.option("--device", help="The device whose runs count, where the files hold several.")
 @click.option("--software", help="The software family whose runs count, where the files hold several.")
-@click.option("--hardware", multiple=True, type=click.Path(exists=True, file_okay=False), help="A folder of your own data sheets.")
+@click.option(
+    "--hardware", multiple=True, type=click.Path(exists=True, file_okay=False), help="A folder of your own data sheets."
+)
 @click.option("--as-of", type=click.DateTime(["%Y-%m-%d"]), help="The date that the sheet bears; today by default.")
 def calibrate(
-    files: tuple[Path, ...], output: Path, device: str | None, software: str | None, hardware: tuple[str, ...], as_of: datetime | None
+    files: tuple[Path, ...],
+    output: Path,
+    device: str | None,
+    software: str | None,
+    hardware: tuple[str, ...],
+    as_of: datetime | None,
 ) -> None:
     """Fit what a device gets under a software family to measured runs, and write it as a data sheet.
 

@@ -39,13 +39,13 @@ class Rates(NamedTuple):
     memory: float
     launch: float
     misaligned: float
-    #: Seconds a layer and pass that the device idles; the share of hidden gathers that slows what hides them.
-    stall: float
-    interference: float
-    #: Share of the loss's traffic through memory that is left where its kernels are fused.
-    loss: float
     #: The dtype whose peak stands in for the compute dtype, "" where the sheet has that one.
     instead: str
+    #: Seconds a layer and pass that the device idles; the share of hidden gathers that slows what hides them.
+    stall: float = 0.0
+    interference: float = 0.0
+    #: Share of the loss's traffic through memory that is left where its kernels are fused.
+    loss: float = 1.0
 
 
 class Work(NamedTuple):

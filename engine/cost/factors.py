@@ -31,7 +31,8 @@ class Factors:
     overlap: float = 1.0
     gradient_overlap: float | None = None
     bandwidth: tuple[tuple[str, float], ...] = ()
-    #: Seconds a layer and pass that the device idles, and the share of hidden gathers that slows what hides them; None: the sheet's.
+    #: Seconds a layer and pass that the device idles, and the share of hidden gathers that slows what hides them; None: as the
+    #: sheet has it.
     stall: float | None = None
     interference: float | None = None
     #: The share of the loss's traffic that its kernels leave; None: the sheet's.

@@ -35,6 +35,10 @@ GRADE_RANGE: dict[Grade, tuple[float, float]] = {
 
 DRAWS = 48
 
+#: Share of a stage's time added by launches above which a plan is an exception: kernels of the host's code path, which no data
+#: sheet knows, then decide.
+LAUNCH_BOUND = 0.15
+
 #: log(u / (1 - u)) at the ends of a 10-90 % and of a 5-95 % range.
 _AT_10, _AT_5 = log(9.0), log(19.0)
 
@@ -200,6 +204,8 @@ class Uncertainty:
             rows.append("a tensor-parallel width is no multiple of 64")
         if self.nominal.tensor_between_nodes(plan):
             rows.append("a tensor-parallel group spans nodes and its collective was not measured")
+        if self.nominal.launch_share(plan) > LAUNCH_BOUND:
+            rows.append(f"launching and synchronising adds more than {LAUNCH_BOUND:.0%} to what the device does")
         return (*rows, *self._unmeasured(plan))
 
     @property
@@ -225,6 +231,12 @@ class Uncertainty:
         return tuple(rows)
 
     @property
+    def _of_another_kind(self) -> bool:
+        """Whether the calibration in force has no run with experts, or with products in fp8, and this workload has."""
+        moe, fp8 = self.nominal.model.moe is not None, self.nominal.workload.precision.compute == "fp8"
+        return self.calibration is not None and (moe or fp8)
+
+    @property
     def unseen(self) -> bool:
         """Whether some device of the cluster has no measured run behind its efficiencies."""
         return any(group.device.efficiency.gemm.grade is Grade.ASSUMED for group in self.nominal.cluster.nodes)
@@ -237,7 +249,8 @@ class Uncertainty:
         residual = known["residual_family"].value if fitted is None else fitted.residual
         if exceptional:
             residual = max(residual, known["residual_exception"].value)
-        return residual, known["residual_new"].value if self.unseen and fitted is None else 0.0
+        new = (self.unseen and fitted is None) or self._of_another_kind
+        return residual, known["residual_new"].value if new else 0.0
 
 
 def log1(relative: float) -> float:

@@ -414,6 +414,11 @@ class TimeModel:
         widths = (model.ffn if model.moe is None else model.moe.ffn, model.heads * model.head_dim)
         return any(width % (stage.mesh.tensor * ALIGNED) != 0 for stage in plan.stages for width in widths)
 
+    def launch_share(self, plan: Plan) -> float:
+        """The share of the longest stage's time that launching adds to what the device does."""
+        terms = max(self.costs(plan), key=lambda cost: cost.durations.total).terms
+        return terms[STAGE_TERMS.index("launch")] / sum(terms)
+
     def tensor_between_nodes(self, plan: Plan) -> bool:
         """Whether a tensor-parallel group leaves its node without a measured all-reduce of such a group."""
         for mesh in {stage.mesh for stage in plan.stages}:

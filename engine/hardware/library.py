@@ -65,7 +65,8 @@ class Library:
         found = {one.software: one for one in own if device.answers_to(one.device)}
         for stem, entry in sorted(_shipped("calibration")):
             if stem.startswith(f"{device.name}."):
-                one = read_calibration(_parse_shipped("calibration", entry), Origin("shipped", f"hardware/calibrations/{entry.name}"))
+                origin = Origin("shipped", f"hardware/calibrations/{entry.name}")
+                one = read_calibration(_parse_shipped("calibration", entry), origin)
                 found.setdefault(one.software, one)
         return tuple(found.values())
 

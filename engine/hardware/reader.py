@@ -123,7 +123,8 @@ def read_calibration(document: Document, origin: Origin) -> Calibration:
     head = read_head(document)
     root = Cursor(document, document.data)
     entries = root.mapping(
-        ("kind", "name", "device", "software", "fitted", "left_out", "rows", "groups", "sources", "spans"), ("folds", "vendor", "files")
+        ("kind", "name", "device", "software", "fitted", "left_out", "rows", "groups", "sources", "spans"),
+        ("folds", "vendor", "files"),
     )
     fitted = entries["fitted"].mapping(("gemm", "memory"), tuple(_FITTED))
     values = {name: fitted[name].ranged(_FITTED[name]) for name in fitted}
