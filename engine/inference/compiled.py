@@ -72,6 +72,12 @@ class Shelf(Sequence[Rule]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.heads)
+
     @overload
     def __getitem__(self, index: int) -> Rule: ...
     @overload
