@@ -185,7 +185,7 @@ class Uncertainty:
         alike = _shape(plan) == _shape(other)
         residual = log1(known["residual_ratio_alike" if alike else "residual_ratio"].value)
         if self.calibration is not None and not alike:
-            residual = log1(self.calibration.residual_ratio)
+            residual = min(residual, log1(self.calibration.residual_ratio))
         if bool(self.exceptions(plan)) != bool(self.exceptions(other)):
             residual = log1(known["residual_exception"].value)
         return Estimate(
@@ -205,7 +205,7 @@ class Uncertainty:
         if self.nominal.tensor_between_nodes(plan):
             rows.append("a tensor-parallel group spans nodes and its collective was not measured")
         if self.nominal.launch_share(plan) > LAUNCH_BOUND:
-            rows.append(f"launching and synchronising adds more than {LAUNCH_BOUND:.0%} to what the device does")
+            rows.append(f"launching kernels adds more than {LAUNCH_BOUND:.0%} to what the device does")
         return (*rows, *self._unmeasured(plan))
 
     @property

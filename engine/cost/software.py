@@ -6,9 +6,11 @@ without a calibration for it, leaves the data sheet's own values in force.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..cluster.cluster import Cluster
+from ..hardware import Calibration, DeviceSheet
 
 #: Framework, in any case -> families, the nearest first.
 _FAMILIES = {
@@ -31,15 +33,15 @@ def families(framework: str | None) -> tuple[str, ...]:
     return _FAMILIES.get((framework or "").lower(), ())
 
 
-def calibrated(cluster: Cluster, *software: str) -> Cluster:
-    """The cluster with each device under the first of the families `software` that its data sheet is calibrated for."""
+Find = Callable[[DeviceSheet, str], Calibration | None]
+
+
+def calibrated(cluster: Cluster, find: Find, *software: str) -> Cluster:
+    """The cluster with each device under the first of the families `software` that `find` knows a calibration of."""
     groups = []
     for group in cluster.nodes:
-        device = group.sheet.device
-        for name in software:
-            under = device.under(name)
-            if under is not device:
-                device = under
-                break
-        groups.append(group if device is group.sheet.device else replace(group, sheet=replace(group.sheet, device=device)))
+        known = next((one for name in software if (one := find(group.device, name)) is not None), None)
+        if known is not None:
+            group = replace(group, sheet=replace(group.sheet, device=group.device.under(known)))
+        groups.append(group)
     return replace(cluster, nodes=tuple(groups))
