@@ -35,6 +35,9 @@ GRADE_RANGE: dict[Grade, tuple[float, float]] = {
 
 DRAWS = 48
 
+#: Groups of which one may lie outside a 90 % interval.
+GROUPS = 9
+
 #: Share of a stage's time added by launches above which a plan is an exception: kernels of the host's code path, which no data
 #: sheet knows, then decide.
 LAUNCH_BOUND = 0.15
@@ -246,7 +249,10 @@ class Uncertainty:
         known = self.nominal.constants
         exceptional = exceptional or bool(self.exceptions(plan)) or self.nominal.model.moe is not None
         fitted = self.calibration
-        residual = known["residual_family"].value if fitted is None else fitted.residual
+        residual = known["residual_family"].value
+        if fitted is not None:
+            # Nine groups are the least of which 90 % says anything; of fewer it is at least what families leave in general.
+            residual = fitted.residual if fitted.groups >= GROUPS else max(residual, fitted.residual)
         if exceptional:
             residual = max(residual, known["residual_exception"].value)
         new = (self.unseen and fitted is None) or self._of_another_kind

@@ -6,6 +6,7 @@ without a calibration for it, leaves the data sheet's own values in force.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -28,9 +29,18 @@ _FAMILIES = {
 }
 
 
-def families(framework: str | None) -> tuple[str, ...]:
-    """The families whose measured runs speak for `framework`, the nearest first; none where it is not known."""
-    return _FAMILIES.get((framework or "").lower(), ())
+def families(framework: str | None, version: str | None = None) -> tuple[str, ...]:
+    """The families whose measured runs speak for `framework`, the nearest first; none where it is not known.
+
+    Megatron-LM before its version 3 (2022) had other kernels; versions `core_...` are Megatron-Core's.
+    """
+    name, release = (framework or "").lower(), (version or "").lower()
+    if name in ("megatron-lm", "megatron"):
+        if release.startswith("core"):
+            name = "megatron-core"
+        elif (found := re.match(r"v?(\d+)", release)) and int(found[1]) < 3:
+            return ("megatron-lm-2021",)
+    return _FAMILIES.get(name, ())
 
 
 Find = Callable[[DeviceSheet, str], Calibration | None]

@@ -23,7 +23,9 @@ def test_a_sheet_is_written_that_a_folder_of_hardware_finds(tmp_path: Path) -> N
         writer.writerows(chosen)
     folder = tmp_path / "sheets"
     folder.mkdir()
-    done = CliRunner().invoke(calibrate, [str(some), "-o", str(folder / "mine.yaml"), "--as-of", "2026-12-02"], catch_exceptions=False)
+    done = CliRunner().invoke(
+        calibrate, [str(some), "-o", str(folder / "mine.yaml"), "--as-of", "2026-12-02"], catch_exceptions=False
+    )
     assert done.exit_code == 0
     assert "groups that the fit did not see:" in done.output
     assert "10 of 10 rows" in done.output
