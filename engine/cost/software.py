@@ -20,12 +20,11 @@ _FAMILIES = {
     "megatron-core": ("megatron-core", "megatron-lm"),
     "nemo": ("megatron-core", "megatron-lm"),
     "megatron-deepspeed": ("megatron-deepspeed",),
-    "deepspeed": ("megatron-deepspeed",),
+    "gpt-neox": ("megatron-deepspeed",),
     "fsdp": ("fsdp",),
     "llm-foundry": ("fsdp",),
     "composer": ("fsdp",),
     "accelerate": ("fsdp",),
-    "torchtitan": ("fsdp",),
 }
 
 
