@@ -25,7 +25,7 @@ from statistics import mean
 
 from planproof.calibration.kinds import read_cases
 from planproof.calibration.metrics import Point, binomial_holds, errors_of
-from planproof.calibration.report import Estimator, TimeReport, time_report
+from planproof.calibration.report import Estimator, TimeReport, label, time_report
 from planproof.errors import DataError
 from planproof.hardware import open_library
 
@@ -116,7 +116,7 @@ def main() -> None:
         found = files[path.name] = summary(report, memory)
         for case, point in report.points:
             if not case.measured_stages:
-                by_source.setdefault(f"{case.source}, {case.software}", []).append(point)
+                by_source.setdefault(label(case), []).append(point)
         if not options.json:
             told(report, found, options.rows)
     if options.json:

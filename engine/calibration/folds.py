@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from math import exp, log
+from math import exp, log, sqrt
 from typing import NamedTuple
 
 from ..cost.intervals import LAUNCH_BOUND
 from ..model import Attention
 from .case import Case
 from .fit import Fitted, factors_of, fit, launch_share, predict, start
+
+#: Fewer pairs than these tell nothing of ratios.
+PAIRS = 30
 
 #: The share of rows that an interval is to hold.
 LEVEL = 0.9
@@ -75,8 +78,9 @@ def residual_of_ratios(errors: Sequence[tuple[Case, float]], level: float = LEVE
     for case, error in errors:
         sweeps[case.sweep].append(error)
     pairs = sorted(abs(a - b) for rows in sweeps.values() for a, b in combinations(rows, 2))
-    if not pairs:
-        return residual(errors, level)
+    if len(pairs) < PAIRS:
+        # Too few to tell: as if the errors of two runs had nothing in common.
+        return exp(sqrt(2) * log(1 + residual(errors, level))) - 1
     return exp(pairs[min(len(pairs) - 1, int(level * len(pairs)))]) - 1
 
 

@@ -121,8 +121,8 @@ def simumax(row: Row, library: Library) -> Case:
     cells = {"device": row.text("gpu_type") or (named[1] if named else "")}
     device = device_of(Row(row.file, row.line, cells), "device", library)
     devices = tensor * pipeline * data * context
-    if stated := row.text("gpus"):
-        check_degrees(row, int(float(stated)), data=data, tensor=tensor, pipeline=pipeline, context=context)
+    if row.text("gpus"):
+        check_degrees(row, row.whole("gpus"), data=data, tensor=tensor, pipeline=pipeline, context=context)
     sequence = row.whole("case_seq", 4096)
     batch = row.whole("mbc") * data
     software = "megatron-core"

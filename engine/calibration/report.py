@@ -71,20 +71,13 @@ class Estimator:
         """The case's estimate with its interval."""
         if case.measured_stages:
             return self._staged(case)
-        cluster = calibrated(case.cluster, case.software)
-        known = cluster.device.calibration
+        known = self.library.calibration(case.cluster.device, case.software)
         group = self._seen.get(_key(case)) or (case.group if case.group in self._composed else None)
-        if known is not None and group is not None:
-            fold = dict(known.folds).get(group)
-            if fold is not None:
-                self.folded += 1
-                without = folded(known, dict(fold))
-                sheets = tuple(replace(one.device, calibrations=(without,)) for one in case.cluster.nodes)
-                nodes = tuple(
-                    replace(one, sheet=replace(one.sheet, device=sheet))
-                    for one, sheet in zip(case.cluster.nodes, sheets, strict=True)
-                )
-                cluster = calibrated(replace(case.cluster, nodes=nodes), case.software)
+        fold = dict(known.folds).get(group) if known is not None and group is not None else None
+        if known is not None and fold is not None:
+            self.folded += 1
+            known = folded(known, dict(fold))
+        cluster = calibrated(case.cluster, lambda _, __: known, case.software)
         nominal = TimeModel(case.model, case.workload, cluster, constants=self._constants)
         if not intervals:
             return Point(case.row.line, case.seconds, nominal.seconds(case.plan))
@@ -97,6 +90,12 @@ class Estimator:
         plan = case.plan
         seconds = simulate(plan.schedule, stages, [0.0] * (len(stages) - 1), plan.accumulation).makespan + case.outside
         return Point(case.row.line, case.seconds, seconds, seconds * 0.95, seconds * 1.05)
+
+
+def label(case: Case) -> str:
+    """The source of a row; apart, what no calibration has measured runs of."""
+    kind = ", with experts" if case.model.moe else ", in fp8" if case.workload.precision.compute == "fp8" else ""
+    return f"{case.source}, {case.software}{kind}"
 
 
 def folded(known: Calibration, values: dict[str, float]) -> Calibration:
@@ -130,7 +129,7 @@ def time_report(path: Path, estimator: Estimator, *, intervals: bool = True) -> 
     points = tuple((case, estimator.point(case, intervals=intervals)) for case in reading.cases)
     by_source: dict[str, list[Point]] = defaultdict(list)
     for case, point in points:
-        by_source[f"{case.source}, {case.software}"].append(point)
+        by_source[label(case)].append(point)
     groups = tuple((name, len(rows), found) for name, rows in sorted(by_source.items()) if (found := errors_of(rows)) is not None)
     return TimeReport(
         reading, points, estimator.folded - before, _sweeps(points), errors_of([point for _, point in points]), groups

@@ -21,7 +21,7 @@ COLUMNS = ("model", "layers", "hidden", "heads", "seq", "gpus", "gpu_type", "tp"
 #: How far a stated TFLOP/s may lie from every way to count it before time and FLOPs contradict each other.
 TOLERANCE = 0.2
 
-_RATE = re.compile(r"([0-9.]+) *Gbps", re.IGNORECASE)
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *Gbps", re.IGNORECASE)
 
 
 def software_of(row: Row) -> tuple[str, str]:
@@ -76,7 +76,7 @@ def case_of(row: Row, library: Library) -> Case:
     rate = _RATE.search(row.text("internode") or row.text("source_table"))
     source = row.text("source_url_or_path") or row.text("source")
     cluster, machine = cluster_of(
-        row, device, devices, library, f"{source} {software}", int(row.text("gpus_per_node") or 0),
+        row, device, devices, library, f"{source} {software}", row.whole("gpus_per_node", 0),
         float(rate[1]) / 8 * 1e9 if rate else 0.0,
     )  # fmt: skip
     assumed += [machine] if machine and devices > cluster.devices_per_node else []

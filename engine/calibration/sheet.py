@@ -68,7 +68,7 @@ def sheet_text(
         "spans": {name: [min(found), max(found)] for name, found in spans.items()},
         "files": [{"name": name, "sha256": digest} for name, digest in files],
         "folds": [
-            {"without": group} | {name: float(f"{value:.4g}") for name, value in found.items()}
+            f"{group}: " + ", ".join(f"{name} {value:.4g}" for name, value in found.items())
             for group, found in sorted(folds.values.items())
         ],
     }

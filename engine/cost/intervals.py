@@ -35,6 +35,9 @@ GRADE_RANGE: dict[Grade, tuple[float, float]] = {
 
 DRAWS = 48
 
+#: Groups of which one may lie outside a 90 % interval.
+GROUPS = 9
+
 #: Share of a stage's time added by launches above which a plan is an exception: kernels of the host's code path, which no data
 #: sheet knows, then decide.
 LAUNCH_BOUND = 0.15
@@ -185,7 +188,7 @@ class Uncertainty:
         alike = _shape(plan) == _shape(other)
         residual = log1(known["residual_ratio_alike" if alike else "residual_ratio"].value)
         if self.calibration is not None and not alike:
-            residual = log1(self.calibration.residual_ratio)
+            residual = min(residual, log1(self.calibration.residual_ratio))
         if bool(self.exceptions(plan)) != bool(self.exceptions(other)):
             residual = log1(known["residual_exception"].value)
         return Estimate(
@@ -205,7 +208,7 @@ class Uncertainty:
         if self.nominal.tensor_between_nodes(plan):
             rows.append("a tensor-parallel group spans nodes and its collective was not measured")
         if self.nominal.launch_share(plan) > LAUNCH_BOUND:
-            rows.append(f"launching and synchronising adds more than {LAUNCH_BOUND:.0%} to what the device does")
+            rows.append(f"launching kernels adds more than {LAUNCH_BOUND:.0%} to what the device does")
         return (*rows, *self._unmeasured(plan))
 
     @property
@@ -246,7 +249,10 @@ class Uncertainty:
         known = self.nominal.constants
         exceptional = exceptional or bool(self.exceptions(plan)) or self.nominal.model.moe is not None
         fitted = self.calibration
-        residual = known["residual_family"].value if fitted is None else fitted.residual
+        residual = known["residual_family"].value
+        if fitted is not None:
+            # Nine groups are the least of which 90 % says anything; of fewer it is at least what families leave in general.
+            residual = fitted.residual if fitted.groups >= GROUPS else max(residual, fitted.residual)
         if exceptional:
             residual = max(residual, known["residual_exception"].value)
         new = (self.unseen and fitted is None) or self._of_another_kind

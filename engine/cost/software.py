@@ -6,9 +6,12 @@ without a calibration for it, leaves the data sheet's own values in force.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..cluster.cluster import Cluster
+from ..hardware import Calibration, DeviceSheet
 
 #: Framework, in any case -> families, the nearest first.
 _FAMILIES = {
@@ -17,29 +20,37 @@ _FAMILIES = {
     "megatron-core": ("megatron-core", "megatron-lm"),
     "nemo": ("megatron-core", "megatron-lm"),
     "megatron-deepspeed": ("megatron-deepspeed",),
-    "deepspeed": ("megatron-deepspeed",),
+    "gpt-neox": ("megatron-deepspeed",),
     "fsdp": ("fsdp",),
     "llm-foundry": ("fsdp",),
     "composer": ("fsdp",),
     "accelerate": ("fsdp",),
-    "torchtitan": ("fsdp",),
 }
 
 
-def families(framework: str | None) -> tuple[str, ...]:
-    """The families whose measured runs speak for `framework`, the nearest first; none where it is not known."""
-    return _FAMILIES.get((framework or "").lower(), ())
+def families(framework: str | None, version: str | None = None) -> tuple[str, ...]:
+    """The families whose measured runs speak for `framework`, the nearest first; none where it is not known.
+
+    Megatron-LM before its version 3 (2022) had other kernels; versions `core_...` are Megatron-Core's.
+    """
+    name, release = (framework or "").lower(), (version or "").lower()
+    if name in ("megatron-lm", "megatron"):
+        if release.startswith("core"):
+            name = "megatron-core"
+        elif (found := re.match(r"v?(\d+)", release)) and int(found[1]) < 3:
+            return ("megatron-lm-2021",)
+    return _FAMILIES.get(name, ())
 
 
-def calibrated(cluster: Cluster, *software: str) -> Cluster:
-    """The cluster with each device under the first of the families `software` that its data sheet is calibrated for."""
+Find = Callable[[DeviceSheet, str], Calibration | None]
+
+
+def calibrated(cluster: Cluster, find: Find, *software: str) -> Cluster:
+    """The cluster with each device under the first of the families `software` that `find` knows a calibration of."""
     groups = []
     for group in cluster.nodes:
-        device = group.sheet.device
-        for name in software:
-            under = device.under(name)
-            if under is not device:
-                device = under
-                break
-        groups.append(group if device is group.sheet.device else replace(group, sheet=replace(group.sheet, device=device)))
+        known = next((one for name in software if (one := find(group.device, name)) is not None), None)
+        if known is not None:
+            group = replace(group, sheet=replace(group.sheet, device=group.device.under(known)))
+        groups.append(group)
     return replace(cluster, nodes=tuple(groups))

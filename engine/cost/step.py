@@ -415,9 +415,13 @@ class TimeModel:
         return any(width % (stage.mesh.tensor * ALIGNED) != 0 for stage in plan.stages for width in widths)
 
     def launch_share(self, plan: Plan) -> float:
-        """The share of the longest stage's time that launching adds to what the device does."""
-        terms = max(self.costs(plan), key=lambda cost: cost.durations.total).terms
-        return terms[STAGE_TERMS.index("launch")] / sum(terms)
+        """The share of the longest stage's time that launching adds to what the device does, without a calibrated stall."""
+        costs = self.costs(plan)
+        totals = [cost.durations.total for cost in costs]
+        index = totals.index(max(totals))
+        stall = 2 * plan.stages[index].layers * self._rate(slowest_device(plan, index, self.cluster)).stall
+        terms = costs[index].terms
+        return max(0.0, terms[STAGE_TERMS.index("launch")] - stall) / sum(terms)
 
     def tensor_between_nodes(self, plan: Plan) -> bool:
         """Whether a tensor-parallel group leaves its node without a measured all-reduce of such a group."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..document import Document, load_document, parse_document
 from ..errors import DataError, InputError, UsageError
-from ..frozen import dataclass, field, replace
+from ..frozen import dataclass, field
 from .cursor import nearest, shown
 from .reader import Head, read_calibration, read_device, read_head, read_node
 from .sheets import Calibration, DeviceSheet, NodeSheet, Origin, same_name
@@ -44,31 +44,39 @@ class Library:
     added: tuple[AddedSheet, ...] = ()
     #: Sheets that were read already, by kind and name: a sheet does not change while a library is open.
     _read: dict[tuple[str, str], DeviceSheet | NodeSheet] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _calibrations: dict[str, Calibration | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def device(self, name: str) -> DeviceSheet:
         """The sheet of the device `name`. InputError where none has that name; DataError where the sheet is wrong."""
         known = self._read.get(("device", name))
         if not isinstance(known, DeviceSheet):
             document, origin = self._find("device", name)
-            sheet = read_device(document, origin)
-            known = self._read["device", name] = replace(sheet, calibrations=self._calibrations(sheet))
+            known = self._read["device", name] = read_device(document, origin)
         return known
 
-    def _calibrations(self, device: DeviceSheet) -> tuple[Calibration, ...]:
-        """What is known of software families on `device`: a user's first, then shipped ones of other families.
+    def calibration(self, device: DeviceSheet, software: str) -> Calibration | None:
+        """What is known of a software family on `device`: a user's calibration, or the shipped one; None without either.
 
-        A shipped file is named `DEVICE.SOFTWARE.yaml`, so that no other device's is read.
+        A shipped file is named `DEVICE.SOFTWARE.yaml`, so that no other is read.
         """
-        own = [
-            read_calibration(sheet.document, _origin_of(sheet)) for sheet in self.added if sheet.head.kind == "calibration"
-        ]
-        found = {one.software: one for one in own if device.answers_to(one.device)}
-        for stem, entry in sorted(_shipped("calibration")):
-            if stem.startswith(f"{device.name}."):
+        name = f"{device.name}.{software}"
+        if name not in self._calibrations:
+            own = (read_calibration(one.document, _origin_of(one)) for one in self.added if one.head.kind == "calibration")
+            found = next((one for one in own if device.answers_to(one.device) and one.software == software), None)
+            if found is None and (entry := _find_shipped("calibration", name)) is not None:
                 origin = Origin("shipped", f"hardware/calibrations/{entry.name}")
-                one = read_calibration(_parse_shipped("calibration", entry), origin)
-                found.setdefault(one.software, one)
-        return tuple(found.values())
+                found = read_calibration(_parse_shipped("calibration", entry), origin)
+            self._calibrations[name] = found
+        return self._calibrations[name]
+
+    def calibrations(self, device: DeviceSheet) -> tuple[Calibration, ...]:
+        """All that are known of software families on `device`."""
+        shipped = [stem for stem, _ in _shipped("calibration") if stem.startswith(f"{device.name}.")]
+        names = {stem.removeprefix(f"{device.name}.") for stem in shipped}
+        own = (read_calibration(one.document, _origin_of(one)) for one in self.added if one.head.kind == "calibration")
+        names |= {one.software for one in own if device.answers_to(one.device)}
+        found = (self.calibration(device, name) for name in sorted(names))
+        return tuple(one for one in found if one is not None)
 
     def node(self, name: str) -> NodeSheet:
         """The sheet of the node type `name`, with that of its device. Errors as for `device`."""

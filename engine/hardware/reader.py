@@ -9,7 +9,7 @@ from ..document import Document
 from ..errors import InputError
 from ..frozen import dataclass
 from ..quantity import Dimension
-from .cursor import Cursor
+from .cursor import Cursor, shown
 from .sheets import (
     DTYPES,
     Calibration,
@@ -133,11 +133,7 @@ def read_calibration(document: Document, origin: Origin) -> Calibration:
     for name, item in entries["spans"].mapping((), ("hidden", "sequence", "tensor", "devices", "microbatch")).items():
         low, high = (one.number(0, 1e9) for one in item.items())
         spans.append((name, low, high))
-    folds = []
-    for item in entries["folds"].items() if "folds" in entries else ():
-        parts = item.mapping(("without",), ("gemm", "memory", "attention", "launch", "stall", "interference", "fabric"))
-        group = parts.pop("without").text()
-        folds.append((group, tuple((name, one.number(0, 10)) for name, one in parts.items())))
+    folds = [_fold(item) for item in entries["folds"].items()] if "folds" in entries else []
     return Calibration(
         name=head.name,
         device=entries["device"].text(_NAME, _NAME_EXAMPLE),
@@ -162,6 +158,22 @@ def read_calibration(document: Document, origin: Origin) -> Calibration:
         origin=origin,
         sha256=document.sha256,
     )
+
+
+def _fold(cursor: Cursor) -> tuple[str, tuple[tuple[str, float], ...]]:
+    """`GROUP: gemm 0.78, memory 0.9`: the values, as fractions and seconds, without a group."""
+    group, colon, rest = cursor.text().rpartition(": ")
+    values = []
+    for part in rest.split(", ") if colon else ():
+        name, _, number = part.partition(" ")
+        try:
+            values.append((name, float(number)))
+        except ValueError:
+            values = []
+            break
+    if not values or not all(0 < value < 10 for _, value in values):
+        raise cursor.error(f"{cursor.name} is {shown(cursor.value)}", "Write GROUP: PARAMETER VALUE, PARAMETER VALUE.")
+    return group, tuple(values)
 
 
 def _efficiency(cursor: Cursor) -> Efficiency:

@@ -170,19 +170,15 @@ class DeviceSheet:
     allocator_reserve: Ranged
     origin: Origin
     sha256: str
-    #: What is known of software families on it, and the one that is in force: its values stand in the fields above.
-    calibrations: tuple[Calibration, ...] = ()
+    #: The calibration of a software family that is in force: its values stand in the fields above.
     calibration: Calibration | None = None
 
     def answers_to(self, name: str) -> bool:
         """Whether `name` is the device's name or one of its aliases."""
         return same_name(name) in {same_name(known) for known in (self.name, *self.aliases)}
 
-    def under(self, software: str) -> DeviceSheet:
-        """The sheet with the values of a calibrated software family; unchanged where that is not calibrated."""
-        known = next((one for one in self.calibrations if one.software == software), None)
-        if known is None:
-            return self
+    def under(self, known: Calibration) -> DeviceSheet:
+        """The sheet with the values of a calibration of this device in force."""
         efficiency = replace(
             self.efficiency, gemm=known.gemm, memory=known.memory,
             attention_unfused=known.attention_unfused or self.efficiency.attention_unfused,

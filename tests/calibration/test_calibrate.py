@@ -44,7 +44,7 @@ def test_a_fit_finds_the_values_that_made_its_rows() -> None:
 
 
 def test_the_shipped_sheet_is_what_the_table_gives_again() -> None:
-    shipped = LIBRARY.device("H100").under("fsdp").calibration
+    shipped = LIBRARY.calibration(LIBRARY.device("H100"), "fsdp")
     assert shipped is not None
     found = fit(of("H100", "fsdp")).values
     assert shipped.gemm.value == pytest.approx(found["gemm"], rel=0.01)
@@ -56,7 +56,7 @@ def test_the_shipped_sheet_is_what_the_table_gives_again() -> None:
 def test_shipped_sheets_name_the_file_that_they_came_from() -> None:
     digest = sha256(RUNS.read_bytes()).hexdigest()
     for name in ("A100-80GB", "H100", "B200"):
-        for one in LIBRARY.device(name).calibrations:
+        for one in LIBRARY.calibrations(LIBRARY.device(name)):
             assert one.rows == len(of(one.device, one.software))
             sheet = Path(__file__).resolve().parents[2] / "engine" / one.origin.file
             assert digest in sheet.read_text(encoding="utf-8"), f"{sheet.name} is of another {RUNS.name}"
@@ -81,7 +81,8 @@ def test_folds_leave_out_whole_groups() -> None:
 def test_several_kinds_of_runs_are_a_question_and_too_few_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--device"):
         calibrate_files([RUNS], day=date(2026, 12, 2))
-    rows = list(csv.reader(RUNS.open(encoding="utf-8")))
+    with RUNS.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
     few = tmp_path / "few.csv"
     with few.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows[:3])
@@ -91,7 +92,7 @@ def test_several_kinds_of_runs_are_a_question_and_too_few_an_error(tmp_path: Pat
 
 def test_a_framework_without_a_calibration_leaves_the_sheet_alone() -> None:
     cluster = CASES[0].cluster
-    assert calibrated(cluster, "no such family") == cluster
-    found = calibrated(cluster, "no such family", "fsdp").device.calibration
+    assert calibrated(cluster, LIBRARY.calibration, "no such family") == cluster
+    found = calibrated(cluster, LIBRARY.calibration, "no such family", "fsdp").device.calibration
     assert found is not None
     assert found.software == "fsdp"
