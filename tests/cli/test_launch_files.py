@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from planproof.pipeline import Submitted, examine, lint_each, session
 from planproof.proposal import load_proposal
-
-from .test_lint import run
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "launch"
 SCRIPT = """\
@@ -18,7 +18,13 @@ torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py --tensor-model-parallel-s
     --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 14336 --seq-length 4096 \\
     --micro-batch-size 1 --global-batch-size 512 --bf16 --vocab-size 128256 --max-position-embeddings 4096
 """
-CLUSTER = "planproof: 1\ncluster:\n  nodes: {count: 4, type: dgx_h100}\n  contention: none\n"
+FABRIC = "fabric: {nics: {count: 8, bandwidth: 400 Gbit/s}}"
+CLUSTER = f"planproof: 1\ncluster:\n  nodes: {{count: 4, type: dgx_h100}}\n  {FABRIC}\n  contention: none\n"
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "planproof.cli", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def findings(path: Path, *, strict: bool = False) -> list[tuple[str, str, int]]:

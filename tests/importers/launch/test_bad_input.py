@@ -24,7 +24,7 @@ def refused(text: str, name: str = "train.sh", kind: str | None = None, **given:
 @pytest.mark.parametrize(
     ("text", "name", "code", "words"),
     [
-        (SCRIPT.format(layers=8, more="") + SCRIPT.format(layers=16, more=""), "two.sh", "launch.several_commands", ("2", "1, 2")),
+        (SCRIPT.format(layers=8, more="") + SCRIPT.format(layers=16, more=""), "two.sh", "launch.several_commands", ("1, 2",)),
         ("echo --num-layers 8 --hidden-size 4\n", "none.sh", "launch.no_command", ("Megatron",)),
         (SCRIPT.format(layers=8, more="'open"), "open.sh", "launch.shell", ("single quote",)),
         (SCRIPT.format(layers="many", more=""), "word.sh", "launch.type", ("num_layers", "many", "whole number")),
