@@ -135,6 +135,7 @@ _WANTED: Final = frozenset(
         "kv_channels",
         "normalization",
         "vocab_size",
+        "override_vocab_size",
         "seq_length",
         "encoder_seq_length",
         "max_position_embeddings",

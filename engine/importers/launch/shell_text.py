@@ -13,6 +13,8 @@ from typing import Final
 
 #: Characters of one value; a script that builds longer ones is not read further.
 MAX_LENGTH: Final = 100_000
+#: Pieces of one value: open ones may have no characters, and are counted all the same.
+MAX_PIECES: Final = 5_000
 _TOKEN: Final = re.compile(r"\s*(\d+#\w+|0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>!~&|^?:])")
 _LEVELS: Final = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<=", ">=", "<", ">"), ("<<", ">>"), ("+", "-"), ("*", "/", "%"),
@@ -53,7 +55,7 @@ def offset_of(text: Text) -> int | None:
 
 def bounded(text: Text) -> Text:
     """The text, or an open one where it has grown beyond reason."""
-    if sum(len(piece.text) for piece in text) <= MAX_LENGTH:
+    if len(text) <= MAX_PIECES and sum(len(piece.text) for piece in text) <= MAX_LENGTH:
         return text
     return (Piece("", text[0].offset, f"its value is longer than {MAX_LENGTH:,} characters"),)
 

@@ -19,7 +19,7 @@ from ...document.source import Source, decode
 from ...errors import InputError, Place
 from .entries import Entry, Open, flattened
 
-_SLOT: Final = re.compile(r"(?<=[:\[,])(\s*)(\$?\{?[A-Z][A-Z0-9_]+\}?)(?=\s*[,}\]\n])")
+_SLOT: Final = re.compile(r"(?<=[:\[,])(\s*)(\$\{[A-Z][A-Z0-9_]+\}|\$?[A-Z][A-Z0-9_]+)(?=\s*[,}\]\n])")
 _TABLE: Final = re.compile(r"^\s*\[+\s*([^\]\n]+?)\s*\]+\s*(?:#.*)?$")
 _PAIR: Final = re.compile(r"^\s*((?:\"[^\"]*\"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:\"[^\"]*\"|[\w-]+))*)\s*=\s*")
 

@@ -1,0 +1,125 @@
+"""Files that are not what they seem, or that leave too much to guess: each ends in a message that names it and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from planproof.errors import InputError
+from planproof.importers.launch import LAUNCH, SourceFile, kinds_of, only_kind, read_launch
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "launch"
+SCRIPT = "torchrun pretrain_gpt.py --num-layers {layers} --hidden-size 512 --micro-batch-size 1 {more}\n"
+
+
+def refused(text: str, name: str = "train.sh", kind: str | None = None, **given: str) -> InputError:
+    file = SourceFile(name, text.encode(), given)
+    with pytest.raises(InputError) as caught:
+        read_launch(file, kind or only_kind(file))
+    assert caught.value.place.line is not None
+    assert caught.value.remedy
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "code", "words"),
+    [
+        (SCRIPT.format(layers=8, more="") + SCRIPT.format(layers=16, more=""), "two.sh", "launch.several_commands", ("1, 2",)),
+        ("echo --num-layers 8 --hidden-size 4\n", "none.sh", "launch.no_command", ("Megatron",)),
+        (SCRIPT.format(layers=8, more="'open"), "open.sh", "launch.shell", ("single quote",)),
+        (SCRIPT.format(layers="many", more=""), "word.sh", "launch.type", ("num_layers", "many", "whole number")),
+        (SCRIPT.format(layers=8, more="--prompts a"), "infer.sh", "launch.inference", ("inference",)),
+        (SCRIPT.replace("pretrain_gpt", "pretrain_t5").format(layers=8, more=""), "t5.sh", "launch.not_a_decoder", ("t5",)),
+        ('{"train_batch_size": 8, // per step\n "bf16": {"enabled": true}}', "ds.json", "input.syntax", ("JSON",)),
+        ('{"train_batch_size": "eight"}', "ds.json", "launch.type", ("train_batch_size", "eight")),
+        ('{"replace_with_kernel_inject": true}', "ds.json", "launch.inference", ("inference",)),
+        ('[model]\nname = "llama3"\n[training]\nlocal_batch_size = "8"\n[parallelism]', "t.toml", "launch.type", ("local",)),
+        ("[model]\nname = llama3\n[training]\n[parallelism]\n", "t.toml", "launch.syntax", ("TOML",)),
+        ("base_model: a/b\nadapter: lora\nmicro_batch_size: 1\n", "a.yaml", "launch.adapter", ("lora",)),
+        ("model: {peft: {lora_rank: 8}}\ntrainer: {devices: 8}\n", "n.yaml", "launch.adapter", ("peft",)),
+        ("parallelism: {dp: two, tp: 1, pp: 1}\ntokens: {micro_batch_size: 1}\n", "n.yaml", "launch.type", ("dp", "two")),
+        ("hello\n", "x.txt", "launch.unknown", ("no kind",)),
+        ("import torch\n", "config_registry.py", "launch.python", ("Python",)),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named_with_its_place_and_what_would_do(text: str, name: str, code: str, words: tuple[str, ...]) -> None:
+    error = refused(text, name)
+    assert error.code == code
+    for word in words:
+        assert word in error.message
+
+
+@pytest.mark.parametrize("kind", LAUNCH)
+def test_a_file_of_one_kind_passed_as_another_is_told_what_it_is(kind: str) -> None:
+    for path in sorted(DATA.iterdir()):
+        file = SourceFile(path.name, path.read_bytes())
+        own = only_kind(file)
+        if own != kind:
+            with pytest.raises(InputError) as caught:
+                read_launch(file, kind)
+            assert caught.value.code in ("launch.kind", "input.syntax"), path.name
+            if caught.value.code == "launch.kind":
+                assert f"'{own}'" in caught.value.message, path.name
+
+
+def test_an_ambiguous_file_is_an_error_that_names_both() -> None:
+    text = b"parallelism: {dp: 1}\ntokens: {micro_batch_size: 1}\ndistributed_type: FSDP\n"
+    file = SourceFile("both.yaml", text)
+    assert len(kinds_of(file)) == 2
+    with pytest.raises(InputError) as caught:
+        only_kind(file)
+    assert "'nanotron' and 'accelerate'" in caught.value.message
+
+
+def test_a_command_can_be_chosen_among_several() -> None:
+    text = (SCRIPT.format(layers=8, more="") + SCRIPT.format(layers=16, more="")).encode()
+    found = read_launch(SourceFile("two.sh", text, {}, 2), "megatron")
+    assert found.value("/model/transformer/layers") == 16
+
+
+def test_a_loop_over_configurations_leaves_what_it_varies_open() -> None:
+    text = "for L in 8 16; do\n" + SCRIPT.format(layers="$L", more="") + "done\n"
+    found = read_launch(SourceFile("loop.sh", text.encode()), "megatron")
+    assert found.value("/model/transformer/layers") is None
+    gap = next(gap for gap in found.gaps if gap.path == "/model/transformer/layers")
+    assert "takes 8, 16" in gap.why
+    assert "line 1" in gap.why
+    chosen = read_launch(SourceFile("loop.sh", text.encode(), {"L": "16"}), "megatron")
+    assert chosen.value("/model/transformer/layers") == 16
+
+
+def test_an_open_degree_leaves_no_degrees_for_one_that_is_left_out_counts_as_1() -> None:
+    text = SCRIPT.format(layers=8, more="--tensor-model-parallel-size $TP --pipeline-model-parallel-size 2").encode()
+    found = read_launch(SourceFile("open.sh", text), "megatron")
+    assert [part.path for part in found.parts if "/uniform/" in part.path] == []
+    assert any(gap.path == "/plans/0/uniform/tensor" and "'TP' is not set" in gap.why for gap in found.gaps)
+
+
+def test_an_argument_given_twice_counts_as_the_later_and_is_noted() -> None:
+    text = SCRIPT.format(layers=8, more="--num-layers 12").encode()
+    found = read_launch(SourceFile("twice.sh", text), "megatron")
+    assert found.value("/model/transformer/layers") == 12
+    assert any("num_layers" in note and "twice" in note for note, _ in found.notes)
+
+
+def test_a_yaml_key_given_twice_counts_as_the_later_and_is_noted() -> None:
+    text = b"parallelism: {dp: 2, tp: 1, pp: 1}\ntokens:\n  micro_batch_size: 1\n  micro_batch_size: 3\n"
+    found = read_launch(SourceFile("n.yaml", text), "nanotron")
+    assert found.value("/plans/0/microbatch") == 3
+    assert any("micro_batch_size" in note for note, _ in found.notes)
+
+
+def test_a_template_of_names_in_capitals_is_read_and_its_slots_are_open() -> None:
+    text = b'{\n  "train_batch_size": GBSIZE,\n  "zero_optimization": {"stage": ZERO_STAGE},\n  "fp16": {"enabled": true}\n}'
+    found = read_launch(SourceFile("ds.json", text), "deepspeed")
+    assert found.value("/workload/precision/parameters") == "fp16"
+    whys = {gap.path: gap.why for gap in found.gaps}
+    assert "'GBSIZE'" in whys["/workload/global_batch"]
+    assert "'ZERO_STAGE'" in whys["/plans/0/zero"]
+
+
+def test_a_key_that_names_a_degree_is_never_set_aside_by_a_pattern() -> None:
+    text = SCRIPT.format(layers=8, more="--warp-parallel-size 4 --lr-warp 3").encode()
+    keys = {key.name: key.use.value for key in read_launch(SourceFile("x.sh", text), "megatron").keys}
+    assert keys["--warp-parallel-size"] == "not understood"
+    assert keys["--lr-warp"] == "set aside"
