@@ -72,7 +72,10 @@ def timeline(plan: Plan, time: TimeModel) -> Timeline:
             sent = channel[stage] if kind == FORWARD else channel[stage - 1]
             stream = "send forward" if kind == FORWARD else "send back"
             events.append(Event(stage, stream, "send", arrives - sent, sent, microbatch))
-    done = [max(one.start + one.seconds for one in events if one.stage == stage and one.stream == "compute") for stage in range(p)]
+    done = [0.0] * p
+    for one_event in events:
+        if one_event.stream == "compute":
+            done[one_event.stage] = max(done[one_event.stage], one_event.start + one_event.seconds)
     for stage, cost in enumerate(costs):
         if cost.sync > 0:
             events.append(Event(stage, "collectives", "gradient_sync", done[stage], cost.sync))
@@ -147,7 +150,8 @@ def _svg(line: Timeline, scale: float, row: int, width: int, height: int) -> Ite
     run = line.simulation
     text = (
         f"pipeline {run.makespan:.4g} s, least idle stage {min(run.bubble):.4g} s, transfers on the critical path "
-        f"{run.critical.transfer_s:.4g} s, exposed gradient synchronisation {line.exposed_s:.4g} s, optimizer {line.optimizer_s:.4g} s"
+        f"{run.critical.transfer_s:.4g} s, exposed gradient synchronisation {line.exposed_s:.4g} s, "
+        f"optimizer {line.optimizer_s:.4g} s"
     )
     yield f'<text x="60" y="{height - 16}">{xml(text + shown)}</text>'
     yield "</svg>"

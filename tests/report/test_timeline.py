@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_every_task_is_shown_once_and_streams_carry_one_thing_at_a_time(time: Ti
         assert busy == pytest.approx(shown.simulation.busy[stage])
         for stream in STREAMS:
             bars = sorted((one for one in shown.events if (one.stage, one.stream) == (stage, stream)), key=lambda one: one.start)
-            for before, after in zip(bars, bars[1:], strict=False):
+            for before, after in pairwise(bars):
                 assert after.start >= before.start + before.seconds - 1e-9
 
 
