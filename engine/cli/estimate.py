@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .main import options_of, shared_options
+
+if TYPE_CHECKING:
+    from ..plan import Plan
+    from ..proposal import Case
 
 
 @click.command()
@@ -15,20 +19,31 @@ from .main import options_of, shared_options
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Tables, or JSON."
 )
+@click.option(
+    "--timeline", "timeline", metavar="FILE", type=click.Path(),
+    help="Also write the simulated step of the first plan: .json for Perfetto (Chrome trace), or .svg.",
+)
 @shared_options(search=False)
-def estimate(file: str, plans: tuple[str, ...], format_: str, **values: Any) -> int:
+def estimate(file: str, plans: tuple[str, ...], format_: str, timeline: str | None, **values: Any) -> int:
     """Print the memory and time ledgers of the plans of FILE, each number with its interval. No search, no verdict.
 
     Exit status 1 where what is missing keeps a plan from being priced: the findings say what.
     """
     from ..pipeline import price_plans, session
-    from ..proposal import load_proposal
+    from ..proposal import load_proposal, resolve
     from ..report.escape import terminal
     from ..report.estimate import estimate_json, estimate_text
     from ..report.review_json import json_text
 
+    if timeline is not None:
+        from ..report.timeline import ending_of
+
+        ending_of(timeline)
     with session(options_of(values), file) as opened:
-        priced, refused = price_plans(load_proposal(file), opened, plans)
+        loaded = load_proposal(file)
+        priced, refused = price_plans(loaded, opened, plans)
+        if timeline is not None and priced:
+            _timeline(resolve(loaded, opened.library), priced[0][1].plan, timeline)
     if format_ == "json":
         click.echo(json_text(estimate_json(priced)), nl=False)
     elif priced:
@@ -36,3 +51,13 @@ def estimate(file: str, plans: tuple[str, ...], format_: str, **values: Any) -> 
     for name, reasons in refused:
         click.echo(terminal(f"plan '{name}' is not priced: {'; '.join(reasons)}"), err=True)
     return 1 if refused else 0
+
+
+def _timeline(case: Case, plan: Plan, path: str) -> None:
+    """Write the simulated step of a plan."""
+    from ..cost.step import TimeModel
+    from ..report.output import write_whole
+    from ..report.timeline import render_timeline, timeline
+
+    if case.model is not None and case.workload is not None and case.cluster is not None:
+        write_whole(path, render_timeline(timeline(plan, TimeModel(case.model, case.workload, case.cluster)), path))

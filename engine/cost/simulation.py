@@ -157,13 +157,15 @@ def simulate(
     interleave: int = 1,
     *,
     overlap: bool = True,
+    record: list[tuple[int, float, float]] | None = None,
 ) -> Simulation:
     """Run one step of `microbatches` through `stages` and say when everything is done.
 
     `transfers[k]` is the time of one microbatch's message from stage k to k + 1, and of its gradient back; with chunks,
     an entry more is the way from the last stage to the first (the longest of the others where it is not given). With
     `overlap` a device goes on while it sends, otherwise it is held until its message has arrived. Messages of one
-    direction follow one another on their channel.
+    direction follow one another on their channel. `record` is given every task's (number, end, arrival of its message or
+    -1): task (kind, chunk, stage, microbatch) is kind x block + (chunk x p + stage) x m + microbatch, block = p x v x m.
     """
     p, m = len(stages), microbatches
     v = interleave if schedule is Schedule.INTERLEAVED else 1
@@ -229,6 +231,8 @@ def simulate(
                 then, arrives = -1, now
             previous = task
             at += 1
+            if record is not None:
+                record.append((task, ends[task], arrives if then >= 0 and arrives > ends[task] else -1.0))
             if then >= 0:
                 ready[then] = arrives
                 if then in waiting:

@@ -14,7 +14,7 @@ from ..cost import Priced
 from ..model import Transformer, Workload
 from ..plan import Mesh, Plan, Recompute, Role, Schedule, even_stages
 from ..search.space import Limits, context_divides, tensor_divides
-from ..search.uniform import Found
+from ..search.tally import Found
 from .desk import Desk
 from .selection import Stands
 

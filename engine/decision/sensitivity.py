@@ -18,7 +18,7 @@ from ..cost.memory import Fit
 from ..plan import Plan
 from ..quantity import Dimension, Estimate, Grade, Provenance
 from ..search.space import Shape
-from ..search.uniform import Found
+from ..search.tally import Found
 from .altered import Basis, Input, World, inputs_of
 from .desk import Desk, Outcome
 from .selection import Stands, select

@@ -70,7 +70,10 @@ def gib_interval(estimate: Estimate) -> str:
 
 
 def count(value: int) -> str:
-    """A whole number with its thousands set apart."""
+    """A whole number with its thousands set apart; beyond 10^15 its size: `about 3.7 x 10^28`."""
+    if value >= 10**15:
+        power = len(str(value)) - 1
+        return f"about {value / 10**power:.2g} x 10^{power}"
     return f"{value:,}"
 
 

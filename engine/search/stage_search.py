@@ -295,7 +295,7 @@ class StageSearch:
         aligned = (units - left) * self.unit % min(size * self.unit, self.node) == 0
         if stage == 0:
             aligned &= left == units
-        return left[aligned]
+        return np.asarray(left[aligned])
 
     def least(self, level: int = 1) -> float:
         """The least bound of all chains, inf where none fits."""

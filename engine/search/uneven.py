@@ -167,8 +167,8 @@ class UnevenSpace:
         layers, p, kinds = self.uniform.model.layers, setting.stages, len(setting.recomputes)
         cut = comb(layers - 1, p - 1)
         if len(setting.meshes) == 1:
-            return cut * kinds**p - (kinds if layers % p == 0 else 0)
-        return int(cut * kinds**p * self.arrangements(p, setting.meshes))
+            return cut * int(kinds**p) - (kinds if layers % p == 0 else 0)
+        return cut * int(kinds**p) * self.arrangements(p, setting.meshes)
 
     @cached_property
     def size(self) -> int:

@@ -22,9 +22,10 @@ from .stage_search import Bounded, LayerCounts, Setting, StageSearch, layer_coun
 from .tally import Found, Miss, Tally
 from .uneven import UnevenSpace
 
-#: Tasks simulated for one setting, and chains of it at most and at least; and for all of them.
-TASKS, CHAINS, FEWEST = 40_000, 4_000, 3
-ALL_TASKS = 3_000_000
+#: A setting of so few plans is looked at whole; of others chains until so many tasks are simulated, but some of each.
+WHOLE, TASKS, FEWEST = 4_000, 16_000, 2
+#: Tasks simulated for all settings, some 1 us each.
+ALL_TASKS = 1_000_000
 #: Table entries computed for all settings, some 10 ns each.
 ENTRIES = 300_000_000
 #: Rounding of sums that are formed in another order.
@@ -181,7 +182,9 @@ class UnevenSearch:
         """Whether so many chains of a setting are all that is looked at."""
         if taken < FEWEST:
             return False
-        return taken >= CHAINS or taken * setting.tasks > TASKS or self._tasks > ALL_TASKS
+        if self._tasks > ALL_TASKS:
+            return True
+        return taken * setting.tasks > TASKS and self.space.plans(setting) > WHOLE
 
     def too_large(self, setting: Setting) -> None:
         """Count the plans of a setting of which none fits, with the nearest miss: the shortest stage that some plan must have."""

@@ -44,7 +44,10 @@ EXPECTED: dict[str, tuple[str, str | None, tuple[tuple[str, str], ...]]] = {
         ),
     ),
 }
-LONG = ("gpt3-175b-a100/proposal-1024.yaml",)
+LONG = (
+    "gpt3-175b-a100/proposal-1024.yaml", "alpa-gpt-39b/proposal.yaml", "alpa-moe-27b/proposal.yaml",
+    "equal-stages/proposal.yaml", "mixed-devices/proposal.yaml",
+)  # fmt: skip
 REFUSED_OF_EVIDENCE = tuple(name for name, (_, of, _) in EXPECTED.items() if of == "evidence")
 
 
