@@ -21,6 +21,7 @@ from ..errors import Place, PlanproofError, UsageError
 from ..inference.rule import Source
 from .escape import code, markdown
 from .human_block import with_human_block
+from .record_diagrams import diagrams
 from .record_head import Limits, head, proposed
 from .record_outlook import outlook
 from .record_plans import plans
@@ -106,6 +107,7 @@ def record_context(review: Review, sources: Mapping[str, Sequence[Source]], limi
         **plans(review, limits),
         **outlook(review, limits),
         **trail(review, sources, limits),
+        **diagrams(review),
         # A line each; empty is one line of the template.
         "operators": [],
         "boundaries": [],

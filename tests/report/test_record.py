@@ -111,7 +111,7 @@ def test_the_recommended_plan_has_time_rate_length_and_a_block_to_paste() -> Non
     block = yaml.safe_load(re.search(r"```yaml\n(.*?)\n```", text, re.DOTALL)[1])  # type: ignore[index]
     assert block[0]["accumulation"] == best.plan.accumulation
     terms = [line for line in text.split("\n") if line.startswith("| ")]
-    assert terms[0] == f"| term, s | {best.id} recommended | C2 uneven | C1 reference |"
+    assert f"| term, s | {best.id} recommended | C2 uneven | C1 reference |" in terms
     assert f"| step | {best.step.value:.3f} |" in text  # type: ignore[union-attr]
 
 
@@ -308,3 +308,35 @@ def test_a_folder_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
 def test_titles_fall_back_to_the_name_of_the_file() -> None:
     text = DENSE.replace("  title: TITLE\n", "")
     assert "# Decision record: llama-8b\n" in render_record(reviewed(text, "examples/llama-8b/proposal.yaml"))
+
+
+def test_pictures_are_within_what_github_draws_and_their_numbers_stand_in_tables() -> None:
+    review = dense()
+    record = render_record(review)
+    blocks = re.findall(r"```mermaid\n(.*?)\n```", record, re.DOTALL)
+    assert [block.split("\n")[0] for block in blocks] == ["flowchart TB", "flowchart LR"]
+    for block in blocks:
+        assert len(block) < 50_000
+        assert block.count(" --- ") + block.count(" --> ") < 500
+    best = review.candidate(review.recommended)
+    assert best is not None
+    assert f"| {best.plan.stages[0].mesh.devices} |" in section(record, "Recommended plan")
+
+
+def test_text_of_a_stranger_in_a_picture_is_a_label() -> None:
+    hostile = 'x"]; click n0 "javascript:1"\n```\n## Forged'
+    review = dense()
+    described = review.case.described
+    case = replace(review.case, described=replace(described, nodes=(replace(described.nodes[0], name=hostile),)))
+    record = render_record(replace(review, case=case))
+    assert headings(record) == HEADINGS
+    block = re.findall(r"```mermaid\n(.*?)\n```", record, re.DOTALL)[0]
+    assert 'click n0 "' not in block
+    assert block.split("\n")[1].count('"') == 2
+
+
+def test_what_people_wrote_is_put_into_the_new_record() -> None:
+    record = render_record(dense(), block="Accepted.\n\n<!-- a remark -->")
+    assert section(record, "Decision") == (
+        "<!-- decision: begin -->\nAccepted.\n\n<!-- a remark -->\n<!-- decision: end -->"
+    )
