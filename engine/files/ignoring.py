@@ -269,7 +269,7 @@ def _fits(part: _Part, name: str) -> bool:
     at, position, star, retry = 0, 0, -1, 0
     while position < len(name):
         token = part[at] if at < len(part) else False
-        if token == "":  # a token of a pattern, no password  # nosec B105
+        if token == "":
             star, retry = at, position
             at += 1
         elif token is None or token == name[position] or (isinstance(token, _Set) and token.holds(name[position])):
@@ -280,7 +280,7 @@ def _fits(part: _Part, name: str) -> bool:
             at, position = star + 1, retry
         else:
             return False
-    return all(token == "" for token in part[at:])  # a token of a pattern, no password  # nosec B105
+    return all(token == "" for token in part[at:])
 
 
 def _walks(parts: Sequence[_Part | None], names: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TypedDict
-from xml.etree import ElementTree as Xml  # writes; nothing is parsed  # nosec B405
+from xml.etree import ElementTree as Xml
 
 from .escape import terminal, visible
 from .formats import Checked, Mark, Unjudged
