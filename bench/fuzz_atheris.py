@@ -3,9 +3,10 @@
     pip install atheris
     python bench/fuzz_atheris.py READER [CORPUS_DIR] [-runs=N] [-seed=S] [-max_len=BYTES] [-timeout=SECONDS]
 
-READER is a key of `READERS` in `tests/fuzz/fuzz_inputs.py`. Bytes that libFuzzer mutates go to the reader as they are; CORPUS_DIR is
-filled with 200 drawn inputs where it is empty, so that mutation starts from files that read. With the same corpus, `-runs` and
-`-seed` a run is the same again. What it finds (`crash-*`, `timeout-*`) goes to `tests/fuzz/corpus/READER/`, where a test keeps it.
+READER is a key of `READERS` in `tests/fuzz/fuzz_inputs.py`. Bytes that libFuzzer mutates go to the reader as they are;
+CORPUS_DIR is filled with 200 drawn inputs where it is empty, so that mutation starts from files that read. With the same
+corpus, `-runs` and `-seed` a run is the same again. What it finds (`crash-*`, `timeout-*`) goes to
+`tests/fuzz/corpus/READER/`, where a test keeps it.
 """
 
 from __future__ import annotations

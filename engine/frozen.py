@@ -90,7 +90,7 @@ def _init(cls: type) -> Callable[..., None]:
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     source = f"def __init__({', '.join(parameters)}):\n " + "\n ".join(body or ["pass"])
-    exec(source, scope)
+    exec(source, scope)  # the text is field names of our own classes  # nosec B102
     built: Callable[..., None] = scope["__init__"]
     built.__qualname__ = f"{cls.__qualname__}.__init__"
     return built

@@ -23,7 +23,7 @@ ORDER = (
 SLOW: dict[str, str | None] = {"numpy": "search/", "networkx": "cluster/graph", "jinja2": "report/", "scipy": None}
 TOP = {
     ".ci", ".gitignore", ".pre-commit-hooks.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "README.md",
-    "action.yml", "bench", "docs", "engine", "examples", "pyproject.toml", "rules", "templates", "tests",
+    "action.yml", "bench", "docs", "engine", "examples", "SECURITY.md", "pyproject.toml", "rules", "templates", "tests",
 }  # fmt: skip
 MODULES = sorted(ENGINE.rglob("*.py"))
 NAMES = [path.relative_to(ENGINE).as_posix() for path in MODULES]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import cache
 from importlib.resources import files
 from random import Random
@@ -92,7 +93,7 @@ def proposal(rng: Random) -> dict[str, Any]:
 
 def changed(rng: Random, whole: Any) -> Any:
     """`whole` with a few values replaced, removed, renamed or put elsewhere."""
-    copy = json.loads(json.dumps(whole))
+    copy = deepcopy(whole)
     for _ in range(rng.randint(1, 3)):
         places = list(_places(copy))
         if not places:
@@ -100,14 +101,14 @@ def changed(rng: Random, whole: Any) -> Any:
         holder, key = rng.choice(places)
         move = rng.random()
         if move < 0.6:
-            holder[key] = rng.choice(_VALUES)
+            holder[key] = deepcopy(rng.choice(_VALUES))
         elif move < 0.75:
             del holder[key]
         elif move < 0.9 and isinstance(holder, dict):
             holder[rng.choice(_WORDS).strip() or "x"] = holder.pop(key)
         else:
             other, name = rng.choice(places)
-            holder[key] = json.loads(json.dumps(other.get(name) if isinstance(other, dict) else None))
+            holder[key] = deepcopy(other[name])
     return copy
 
 
