@@ -35,11 +35,48 @@ MOST_CHARACTERS = 3_000_000
 #: Tried in turn until the record is short enough; what is left out is always counted.
 LIMITS = (
     Limits(),
-    Limits(plans=8, findings=24, errors=60, of_a_rule=1, sources=False, stages=24, candidates=10, rows=20, classes=6),
-    Limits(plans=8, findings=24, errors=48, of_a_rule=1, sources=False, stages=16, notes=False, candidates=8, rows=13, classes=4),
-    Limits(plans=8, findings=18, errors=36, of_a_rule=1, sources=False, stages=12, notes=False, candidates=6, rows=11, classes=3),
+    Limits(pictures=False),
     Limits(
-        reasons=6, plans=6, findings=8, errors=18, of_a_rule=1, sources=False, stages=8, notes=False, candidates=5, rows=6,
+        plans=8, findings=24, errors=60, of_a_rule=1, sources=False, pictures=False, stages=24, candidates=10, rows=20, classes=6
+    ),
+    Limits(
+        plans=8,
+        findings=24,
+        errors=48,
+        of_a_rule=1,
+        sources=False,
+        pictures=False,
+        stages=16,
+        notes=False,
+        candidates=8,
+        rows=13,
+        classes=4,
+    ),
+    Limits(
+        plans=8,
+        findings=18,
+        errors=36,
+        of_a_rule=1,
+        sources=False,
+        pictures=False,
+        stages=12,
+        notes=False,
+        candidates=6,
+        rows=11,
+        classes=3,
+    ),
+    Limits(
+        reasons=6,
+        plans=6,
+        findings=8,
+        errors=18,
+        of_a_rule=1,
+        sources=False,
+        pictures=False,
+        stages=8,
+        notes=False,
+        candidates=5,
+        rows=6,
         classes=3,
     ),
 )
@@ -107,7 +144,7 @@ def record_context(review: Review, sources: Mapping[str, Sequence[Source]], limi
         **plans(review, limits),
         **outlook(review, limits),
         **trail(review, sources, limits),
-        **diagrams(review),
+        **diagrams(review, pictures=limits.pictures),
         # A line each; empty is one line of the template.
         "operators": [],
         "boundaries": [],
@@ -143,6 +180,8 @@ def environment_for(templates: Path | None, printed: Callable[[object], object])
         keep_trailing_newline=True,
         newline_sequence="\n",
     )
+
+
 def _finalize(printed: Callable[[object], object]) -> Callable[[object], object]:
     """An undefined name fails when it is printed, and so does a value that is not there; Markup is as it is."""
 

@@ -14,11 +14,11 @@ from .stages import Group, grouped, telling
 from .tables import Table
 
 
-def diagrams(review: Review) -> dict[str, object]:
+def diagrams(review: Review, *, pictures: bool = True) -> dict[str, object]:
     """The pictures as blocks, with their tables; empty texts where there is nothing to draw."""
-    best = review.candidate(review.recommended)
+    best = review.candidate(review.recommended) if pictures else None
     return {
-        "topology": topology(review),
+        "topology": topology(review) if pictures else "",
         "on_mesh": on_mesh(best) if best is not None else "",
         "on_mesh_table": mesh_table(best.plan) if best is not None else Table((), ()),
     }

@@ -33,6 +33,7 @@ class Limits:
     candidates: int = 16
     rows: int = 32
     classes: int = 12
+    pictures: bool = True
 
 
 def head(review: Review, limits: Limits) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from planproof.hardware import open_library
 from planproof.pipeline import review
 from planproof.plan import Mesh, Plan, Recompute, even_stages
 from planproof.proposal import load_proposal, resolve
-from planproof.search.uniform import Found
+from planproof.search.tally import Found
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -311,8 +311,8 @@ def test_titles_fall_back_to_the_name_of_the_file() -> None:
 
 
 def test_pictures_are_within_what_github_draws_and_their_numbers_stand_in_tables() -> None:
-    review = dense()
-    record = render_record(review)
+    review = replace(dense(), needs=())
+    record = render_record(review, sources={})
     blocks = re.findall(r"```mermaid\n(.*?)\n```", record, re.DOTALL)
     assert [block.split("\n")[0] for block in blocks] == ["flowchart TB", "flowchart LR"]
     for block in blocks:
@@ -328,7 +328,7 @@ def test_text_of_a_stranger_in_a_picture_is_a_label() -> None:
     review = dense()
     described = review.case.described
     case = replace(review.case, described=replace(described, nodes=(replace(described.nodes[0], name=hostile),)))
-    record = render_record(replace(review, case=case))
+    record = render_record(replace(review, case=case, needs=()), sources={})
     assert headings(record) == HEADINGS
     block = re.findall(r"```mermaid\n(.*?)\n```", record, re.DOTALL)[0]
     assert 'click n0 "' not in block
