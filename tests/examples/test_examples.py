@@ -26,7 +26,9 @@ EXPECTED: dict[str, tuple[str, str | None, tuple[tuple[str, str], ...]]] = {
     "smallest/refused.yaml": ("REFUSED", "evidence", (("EVI015", "cluster.contention"),)),
     "llama3-70b-h100/proposal.yaml": ("CONDITIONAL", None, (("EVI027", "estimated"), ("CLM001", "weak_scaling"))),
     "gpt3-175b-a100/proposal.yaml": ("CONDITIONAL", None, (("EVI027", "estimated"), ("MEM006", "first stage"))),
-    "large-vocabulary/proposal.yaml": ("CONDITIONAL", None, (("MEM005", "'submitted' is on the last stage"), ("OUT008", "limits the space"))),
+    "large-vocabulary/proposal.yaml": (
+        "CONDITIONAL", None, (("MEM005", "'submitted' is on the last stage"), ("OUT008", "limits the space")),
+    ),
     "measured/proposal.yaml": ("SUPPORTED", None, (("OUT005", "has paid"), ("OUT011", "2 %"))),
     "missing-topology/proposal.yaml": ("REFUSED", "evidence", (("EVI009", "device count"),)),
     "missing-topology/no-fabric.yaml": ("REFUSED", "evidence", (("EVI012", "cluster.fabric"),)),
