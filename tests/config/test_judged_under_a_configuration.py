@@ -133,7 +133,7 @@ def test_every_override_and_suppression_is_in_the_record_and_in_json(tmp_path: P
     assert body["produced_with"]["suppressions_judged_on"] == "2026-12-01"
     assert "configuration: planproof.toml" in body["digests"]
     record = render_record(done)
-    assert "### Overrides" in record
+    assert "What the configuration changed in the rules:" in record
     assert "| INT002 | ignore | in force | ignored | planproof.toml:1 |" in record
     assert "Suppressed by ops: known, until 2027-01-31." in record
     assert "judged on 2026-12-01, the date of the review." in record
