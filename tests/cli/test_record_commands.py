@@ -225,6 +225,7 @@ def test_a_folder_without_records_and_one_that_does_not_read(tmp_path: Path) -> 
     assert run("record", "list", str(tmp_path))[0] == 2
 
 
+@pytest.mark.long
 def test_options_that_made_a_record_are_used_again(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "smallest", tmp_path / "smallest")
     shutil.copy(EXAMPLES / "planproof.toml", tmp_path / "planproof.toml")

@@ -120,6 +120,7 @@ def test_the_joint_worst_case_is_no_better_than_any_single_one(looked: Looked) -
             assert joint.slowest_s >= single * (1 - 1e-9), one.name
 
 
+@pytest.mark.long
 def test_a_whole_review_beyond_a_break_even_recommends_another_plan(tmp_path: Path) -> None:
     """Not over the pool: the proposal is written with another bandwidth and reviewed from its bytes."""
     text = (EXAMPLES / "smallest/proposal.yaml").read_text(encoding="utf-8")

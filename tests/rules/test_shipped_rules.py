@@ -61,7 +61,8 @@ def test_every_kind_of_fact_is_derived_for_some_example_and_asked_for_by_some_ru
                 derived |= {fact.kind for _, fact in finding.bindings if fact.key not in given}
     asked = {kind for rule in RULES for kind in rule.kinds()}
     stated = {kind.name for kind in KINDS.values() if kind.origin != "rules"}
-    assert stated - derived == set(), "no example shows these"
+    # A bare launch file alone has `unstated`, and examples are proposals; tests/cli/test_launch_files.py shows it.
+    assert stated - derived == {"unstated"}, "no example shows these"
     assert stated - asked == set(), "no rule asks for these"
 
 
