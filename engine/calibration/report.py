@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import exp, log
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from ..cost import Uncertainty
 from ..cost.factors import load_constants
@@ -100,14 +101,14 @@ def label(case: Case) -> str:
 
 def folded(known: Calibration, values: dict[str, float]) -> Calibration:
     """The calibration with the values that a fold found."""
-    changed: dict[str, Ranged] = {}
+    changed: dict[str, Any] = {}
     for name, value in values.items():
         for field_name in (name,) if name != "attention" else ("attention_unfused", "attention_flash"):
             old: Ranged | None = getattr(known, field_name)
             if old is not None:
                 quantity = Quantity(value, old.quantity.dimension, old.quantity.provenance)
                 changed[field_name] = Ranged(quantity, min(old.low, value), max(old.high, value))
-    return replace(known, **changed)  # type: ignore[arg-type]  # fields by name, each a Ranged
+    return replace(known, **changed)
 
 
 def _key(case: Case) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from planproof.calibration.memory import main, memory_report
@@ -36,7 +37,7 @@ def write(path: Path, *rows: Mapping[str, str]) -> Path:
     return path
 
 
-def report_of(folder: Path, *rows: Mapping[str, str]) -> dict[str, object]:
+def report_of(folder: Path, *rows: Mapping[str, str]) -> dict[str, Any]:
     found = memory_report(write(folder / "anything.csv", *rows))
     assert found is not None
     return found
@@ -46,14 +47,14 @@ def test_the_last_rank_of_an_interleaved_pipeline_is_met_within_half_a_percent(t
     """Golden value 3,932 MiB (golden_values_dev_dgx_a100.json): nine chunks of one layer in flight."""
     found = report_of(tmp_path, TEST)
     assert found["used"] == 1
-    assert found["memory"]["max"] < 0.005  # type: ignore[index]
+    assert found["memory"]["max"] < 0.005
     assert found["oom"] == {"true_positive": 0, "false_positive": 0, "true_negative": 1, "false_negative": 0, "at_risk": 0}
 
 
 def test_five_microbatches_of_four_stages_are_one_group(tmp_path: Path) -> None:
     """Golden value 4,384 MiB of the tunable overlap, --microbatch-group-size-per-virtual-pipeline-stage 5: eleven chunks."""
     found = report_of(tmp_path, TEST | {"gbs": "40", "peak_mem_gib": str(4384 / 1024)})
-    assert found["memory"]["max"] < 0.005  # type: ignore[index]
+    assert found["memory"]["max"] < 0.005
 
 
 def test_a_deferred_weight_gradient_of_the_head_is_counted(tmp_path: Path) -> None:
@@ -61,8 +62,8 @@ def test_a_deferred_weight_gradient_of_the_head_is_counted(tmp_path: Path) -> No
     row = TEST | {"tp": "2", "pp": "2", "vpp": "", "peak_mem_gib": str(1814 / 1024)}
     name = "mcore-ci/gpt/gpt3_mcore_te_tp2_pp2_defer_embedding_wgrad_compute"
     plain, deferred = report_of(tmp_path, row), report_of(tmp_path, row | {"model": name, "peak_mem_gib": str(2232 / 1024)})
-    assert plain["memory"]["max"] < 0.01  # type: ignore[index]
-    assert deferred["memory"]["max"] < 0.01  # type: ignore[index]
+    assert plain["memory"]["max"] < 0.01
+    assert deferred["memory"]["max"] < 0.01
 
 
 def test_optimizer_instances_divide_the_sharding_group(tmp_path: Path) -> None:
@@ -73,15 +74,15 @@ def test_optimizer_instances_divide_the_sharding_group(tmp_path: Path) -> None:
     }  # fmt: skip
     two = report_of(tmp_path, row)
     one = report_of(tmp_path, row | {"extra_args": ""})
-    assert two["memory"]["max"] < 0.01  # type: ignore[index]
-    assert one["memory"]["bias"] < two["memory"]["bias"] - 0.03  # type: ignore[index]
+    assert two["memory"]["max"] < 0.01
+    assert one["memory"]["bias"] < two["memory"]["bias"] - 0.03
 
 
 def test_an_undeclared_attention_kernel_is_reported_apart_and_spans_both(tmp_path: Path) -> None:
     found = report_of(tmp_path, TEST, TEST | {"attention_backend": "", "peak_mem_gib": str(2529 / 1024)})
     assert found["used"] == 1
     assert found["left_out"] == {"not declared, so predicted both ways: attention kernel": 1}
-    assert found["undeclared"]["coverage"] == 1  # type: ignore[index]
+    assert found["undeclared"]["coverage"] == 1
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_a_row_that_does_not_say_enough_is_left_out_with_its_reason(
     found = report_of(tmp_path, TEST, TEST | change)
     assert found["left_out"] == {reason: 1}
     assert (found["rows"], found["used"]) == (2, 1)
-    assert found["problems"][0]["row"] == 3  # type: ignore[index]
+    assert found["problems"][0]["row"] == 3
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
@@ -127,8 +128,8 @@ def test_devices_that_are_not_stated_matter_only_where_the_figure_depends_on_the
 
 def test_device_visible_memory_of_a_sweep_is_met_within_8_percent(tmp_path: Path) -> None:
     found = report_of(tmp_path, SWEEP)
-    assert found["memory"]["quantity"] == "device"  # type: ignore[index]
-    assert found["memory"]["max"] < 0.08  # type: ignore[index]
+    assert found["memory"]["quantity"] == "device"
+    assert found["memory"]["max"] < 0.08
 
 
 def test_twins_that_contradict_each_other_are_both_left_out(tmp_path: Path) -> None:
@@ -140,8 +141,8 @@ def test_a_run_out_of_memory_is_a_positive_and_needs_no_figure(tmp_path: Path) -
     """72 layers of 14,336 on two stages of one replica: 91 billion parameters with 20 bytes over eight devices."""
     tight = {"gpus": "16", "pp": "2", "dp": "1", "zero_stage": "0", "status": "oom", "mem_smi_gb": ""}
     found = report_of(tmp_path, SWEEP, SWEEP | tight)
-    assert found["oom"]["true_positive"] == 1  # type: ignore[index]
-    assert found["oom"]["false_negative"] == 0  # type: ignore[index]
+    assert found["oom"]["true_positive"] == 1
+    assert found["oom"]["false_negative"] == 0
 
 
 def test_other_tables_hold_no_memory_that_is_known(tmp_path: Path) -> None:
