@@ -5,11 +5,12 @@ Knows names and defaults of Megatron's arguments; nothing of shells or documents
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Entry, Open
-from .megatron_model import MODEL, Dialect, read_model
+from .megatron_model import MODEL, Dialect, layer_flags, read_model
 from .uneven import counted_ends, drop_degrees, put_stages, stated_ends
 
 UNIFORM: Final = f"{PLAN}/uniform"
@@ -19,6 +20,27 @@ _FIRST_AND_LAST: Final = (
     ("decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage"),
 )
 _SHARDING: Final = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+
+
+#: Arguments that take several words; where one is written as a text, blanks divide it.
+LISTS: Final = frozenset(
+    {
+        "recompute_modules", "offload_modules", "rampup_batch_size", "cp_comm_type", "cuda_graph_scope",
+        "hierarchical_context_parallel_sizes",
+    }
+)  # fmt: skip
+
+
+def arguments_as_lists(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The arguments with those that are lists as lists: several words, or a pattern of layers."""
+    for entry in entries:
+        value = entry.value
+        if isinstance(value, str) and entry.key in LISTS and (" " in value.strip() or entry.key.endswith("_modules")):
+            yield Entry(entry.key, value.split(), entry.place)
+        elif entry.key == "moe_layer_freq" and isinstance(value, str) and (flags := layer_flags(value)) is not None:
+            yield Entry(entry.key, flags, entry.place)
+        else:
+            yield entry
 
 
 def read_arguments(e: Entries, d: Draft, dialect: Dialect = MEGATRON) -> None:

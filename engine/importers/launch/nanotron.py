@@ -8,6 +8,7 @@ from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedul
 from .entries import Entries, Open
 from .parts import Launch
 from .presets import set_aside
+from .settings import put_settings
 from .sources import SourceFile, not_this
 
 KIND: Final = "nanotron"
@@ -75,6 +76,7 @@ def read(file: SourceFile) -> Launch:
     _workload(e, d)
     _plan(e, d)
     d.assume("/proposal/framework/name", "nanotron", "the file's kind")
+    put_settings(d, e)
     table = dict.fromkeys(_TOKENS_ASIDE, "when the run evaluates")
     table["model.make_vocab_size_divisible_by"] = "padding of the vocabulary, read with it"
     for entry in e:

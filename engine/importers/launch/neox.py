@@ -13,6 +13,7 @@ from .entries import Entries, Entry, Open
 from .megatron_keys import PATTERNS
 from .parts import Key, Launch, Part
 from .presets import set_aside
+from .settings import put_settings
 from .sources import SourceFile, not_this
 
 KIND: Final = "neox"
@@ -51,6 +52,7 @@ def read(file: SourceFile) -> Launch:
     _workload(e, d)
     _plan(e, d)
     d.assume("/proposal/framework/name", "gpt-neox", "the file's kind")
+    put_settings(d, e)
     set_aside(e, KIND)
     set_aside(e, "megatron")
     e.set_aside({}, [*PATTERNS, (re.compile("wandb|tensorboard|comet"), "logging")])

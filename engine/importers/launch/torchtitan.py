@@ -14,6 +14,7 @@ from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedul
 from .entries import Entries, Entry, Open
 from .parts import Launch, Part
 from .presets import preset, set_aside
+from .settings import put_settings
 from .sources import SourceFile, not_this, toml_entries
 
 KIND: Final = "torchtitan"
@@ -83,6 +84,7 @@ def read_entries(e: Entries, d: Draft) -> None:
     if (d.number(f"{UNIFORM}/tensor") or 1) > 1:
         d.assume(f"{PLAN}/sequence_parallel", True, "tensor parallelism splits norms along the sequence")
     d.assume(f"{PLAN}/sequence_parallel", False, "without tensor parallelism there is nothing to split")
+    put_settings(d, e)
     set_aside(e, KIND)
 
 
