@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from ..plan import Role
+from ..plan.layout_string import read_layout
 from ..proposal import Case, PlanCase
 from .fact import Fact
 from .kinds import fact
-from .layout_string import read_layout
 from .settings import Stated, millionths, numbers, setting_text, stated_settings, switched_on
 from .shapes import known_shapes
 

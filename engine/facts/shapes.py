@@ -42,7 +42,8 @@ def shapes_facts(case: Case) -> Iterator[Fact]:
     stated = case.loaded.stated.model.transformer if case.loaded.stated.model else None
     if model is not None:
         path = PATH if stated is not None else "/model/config"
-        flags = {"tied": model.tied_embeddings, "biases": model.mlp_bias, "latent": model.latent is not None}
+        flags: dict[str, bool | None] = {"tied": model.tied_embeddings, "biases": model.mlp_bias}
+        flags["latent"] = model.latent is not None
         positions = model.learned_positions or None
         moe = model.moe is not None
     else:
