@@ -11,6 +11,7 @@ from ..proposal.schema import Policy
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .fact import Fact, in_field_unit
 from .kinds import fact
+from .shapes import shapes_facts
 
 ESTIMATED = Provenance(Grade.ESTIMATED, "cost model over the device's data sheet")
 #: What a profile would measure; estimated where a data sheet exists, missing where neither does.
@@ -74,7 +75,7 @@ def case_facts(case: Case, today: date | None = None) -> list[Fact]:
     items = evidence(case)
     facts += [_evidence(item, today) for item in items]
     facts += _policy(case.loaded.stated.policy, items)
-    facts += [*_model(case), *_workload(case), *_cluster(case), *_profile(case), *_claims(case)]
+    facts += [*_model(case), *shapes_facts(case), *_workload(case), *_cluster(case), *_profile(case), *_claims(case)]
     limits = case.loaded.stated.layouts
     if limits is not None:
         stated = "all" if isinstance(limits, str) else "limited"

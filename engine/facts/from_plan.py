@@ -14,6 +14,7 @@ from ..proposal.schema import PlanChoice
 from .fact import Fact
 from .kinds import fact
 from .limits import limits_of
+from .shapes import known_shapes
 
 #: Operators of a layer and of the ends that are no matrices of it.
 AROUND_LINEARS = ("embedding", "lm_head", "core", "attention_norm", "mlp_norm", "final_norm", "rotary")
@@ -143,23 +144,8 @@ def _batch(case: Case, plan: PlanCase) -> Iterator[Fact]:
     )
 
 
-def _shapes(case: Case) -> dict[str, int]:
-    """The model's shapes by name; of a model that is not wholly described those that are stated."""
-    model = case.model
-    if model is not None:
-        names = ("layers", "heads", "kv_heads", "ffn", "hidden", "vocabulary")
-        found = {name: int(getattr(model, name)) for name in names}
-        return found | ({"experts": model.moe.experts} if model.moe else {})
-    stated = case.loaded.stated.model.transformer if case.loaded.stated.model else None
-    if stated is None:
-        return {}
-    values = {name: getattr(stated, name) for name in ("layers", "heads", "kv_heads", "ffn", "hidden", "vocabulary")}
-    values["experts"] = stated.moe.experts if stated.moe else None
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
-    shapes = _shapes(case)
+    shapes = known_shapes(case)
     layers = shapes.get("layers")
     degrees_path = f"{plan.path}/uniform" if plan.stages is None else plan.path
 
@@ -277,7 +263,7 @@ def _told(
 def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
     if plan.stages is None:
         return
-    layers = case.model.layers if case.model else None
+    layers = known_shapes(case).get("layers")
     if layers is not None:
         missing, repeated, beyond = _held(plan.stages, layers)
         wrong = missing[:1] + repeated[:1] + beyond[:1]

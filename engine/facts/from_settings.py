@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from ..plan import Role
+from ..plan.layout_string import read_layout
 from ..proposal import Case, PlanCase
 from .fact import Fact
 from .kinds import fact
-from .layout_string import read_layout
 from .settings import Stated, millionths, numbers, setting_text, stated_settings, switched_on
+from .shapes import known_shapes
 
 Settings = Mapping[str, tuple[Stated, str]]
 FIRST = ("decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage")
@@ -88,7 +89,8 @@ class _Maker:
         self.case, self.plan, self.settings = case, plan, settings
         self.pipeline = plan.pipeline
         self.interleave = plan.stated.interleave or 1
-        self.layer_count = case.model.layers if case.model is not None else None
+        self.shapes = known_shapes(case)
+        self.layer_count = self.shapes.get("layers")
 
     def number(self, *names: str) -> int | None:
         return numbers(self.settings, *names)
@@ -298,11 +300,11 @@ class _Maker:
 
     def heads(self) -> Iterator[Fact]:
         """Heads and ranks of attention by tensor and context (transformer_config.py, multi_latent_attention.py)."""
-        mesh, model = self.plan.mesh, self.case.model
+        mesh, heads = self.plan.mesh, self.shapes.get("heads")
         both = mesh.tensor * mesh.context
         scattered = setting_text(self.settings.get("cp_comm_type", ("", ""))[0]) == "a2a"
-        if scattered and mesh.context > 1 and model is not None:
-            yield from self.division("ulysses_heads", model.heads, "tensor x context", both, "cp_comm_type")
+        if scattered and mesh.context > 1 and heads is not None:
+            yield from self.division("ulysses_heads", heads, "tensor x context", both, "cp_comm_type")
         for of, name in (("latent_queries", "q_lora_rank"), ("latent_keys", "kv_lora_rank")):
             rank = self.number(name)
             if rank is not None and mesh.tensor > 1:
@@ -319,7 +321,7 @@ class _Maker:
         if shards is not None:
             yield from self.division("weight_shards", shards, "tensor", mesh.tensor, "tensor_parallel_num_weight_shards")
         groups = self.number("moe_router_num_groups")
-        experts = model.moe.experts if model is not None and model.moe else None
+        experts = self.shapes.get("experts")
         if groups is not None and experts is not None:
             yield from self.division("router_groups", experts, "moe_router_num_groups", groups, "moe_router_num_groups")
 

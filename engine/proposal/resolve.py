@@ -40,7 +40,8 @@ def resolve(loaded: LoadedProposal, library: Library) -> Case:
     workload = resolve_workload(stated.workload, batch, collect)
     if cluster is not None and heading.framework is not None:
         cluster = calibrated(cluster, library.calibration, *families(heading.framework.name, heading.framework.version))
-    plans = resolve_plans(stated.plans, _layers(model, loaded), batch.sequences, described, collect)
+    framework = heading.framework.name if heading.framework is not None else None
+    plans = resolve_plans(stated.plans, _layers(model, loaded), batch.sequences, described, collect, framework)
     profile, profile_quantity = _profile(stated.profile, collect)
     limits = _layouts(stated.layouts, collect)
     if loaded.launched is not None:

@@ -14,6 +14,9 @@ from .collector import Collector
 from .schema import Degrees, PlanChoice, StageChoice, StageMesh
 
 MAX_STAGES = 4096
+#: Frameworks that make stages of unequal length where the layers do not divide (torchtitan distributed/pipeline_parallel.py,
+#: DeepSpeed runtime/pipe/module.py, nanotron models/base.py); Megatron-LM and what stands on it refuse.
+CUT_UNEVENLY = frozenset({"torchtitan", "primus-torchtitan", "deepspeed", "megatron-deepspeed", "gpt-neox", "nanotron"})
 
 
 def replicas_of(stated: list[PlanChoice] | None, described: ClusterCase) -> tuple[int, str] | None:
@@ -30,8 +33,13 @@ def replicas_of(stated: list[PlanChoice] | None, described: ClusterCase) -> tupl
 
 def _rest(degrees: Degrees, devices: int | None) -> int | None:
     """The data degree that the other axes leave of the devices; None where it is not whole or the devices are not known."""
-    product = (degrees.tensor or 1) * (degrees.pipeline or 1) * (degrees.context or 1)
+    product = _replica(degrees)
     return devices // product if devices is not None and devices % product == 0 and devices >= product else None
+
+
+def _replica(degrees: Degrees) -> int:
+    """Devices of one replica: tensor x pipeline x context."""
+    return (degrees.tensor or 1) * (degrees.pipeline or len(degrees.layers or (0,))) * (degrees.context or 1)
 
 
 def resolve_plans(
@@ -40,8 +48,13 @@ def resolve_plans(
     global_batch: int | None,
     described: ClusterCase,
     collect: Collector,
+    framework: str | None = None,
 ) -> tuple[PlanCase, ...]:
-    """Every stated plan, in order. Names are made unique; a name given twice is a contradiction."""
+    """Every stated plan, in order. Names are made unique; a name given twice is a contradiction.
+
+    Equal stages that the layers cannot make are cut as `framework` does it by itself, where it is one that does.
+    """
+    own = (framework or "").lower().replace("_", "-").replace(" ", "-")
     found: list[PlanCase] = []
     taken: set[str] = set()
     per_node = next((node.devices for node in described.nodes if node.devices), None)
@@ -53,7 +66,7 @@ def resolve_plans(
             collect.contradicts("plan_name_twice", f"{path}/name", f"two plans are called '{name}'", name)
             name = f"{name} ({k})"
         taken.add(name)
-        found.append(_plan(choice, name, role, path, layers, global_batch, per_node, described.devices, collect))
+        found.append(_plan(choice, name, role, path, layers, global_batch, per_node, described.devices, collect, own))
     for role in (Role.REFERENCE, Role.SUBMITTED):
         several = [plan for plan in found if plan.role is role]
         if len(several) > 1:
@@ -83,18 +96,29 @@ def _plan(
     per_node: int | None,
     devices: int | None,
     collect: Collector,
+    framework: str,
 ) -> PlanCase:
     if choice.uniform is not None and choice.stages is not None:
         collect.contradicts("plan_twice", f"{path}/stages", f"plan '{name}' states both 'uniform' and 'stages'", name)
     stages = None
     known = True
     if choice.uniform is not None:
-        mesh, pipeline = _mesh(choice.uniform), choice.uniform.pipeline or 1
+        cut = choice.uniform.layers
+        mesh, pipeline = _mesh(choice.uniform), choice.uniform.pipeline or len(cut or (0,))
+        if cut is None and layers is not None and 1 < pipeline <= layers and layers % pipeline and framework in CUT_UNEVENLY:
+            cut = _own_cut(framework, layers, pipeline, choice.interleave or 1)
+            how = f"{framework} cuts layers that do not divide by itself"
+            collect.assume(f"plan.{name}.layers", f"{path}/uniform/layers", ", ".join(map(str, cut)), how)
         if choice.uniform.data == "rest":
             data = _rest(choice.uniform, devices)
             known = data is not None
             mesh = replace(mesh, data=data or 1)
             _note_rest(choice.uniform, name, path, devices, data, collect, role)
+        if cut is not None and len(cut) != pipeline:
+            said = f"plan '{name}' states the layers of {len(cut)} stages and 'pipeline' {pipeline}"
+            collect.contradicts("stages", f"{path}/uniform/layers", said, name)
+        elif cut is not None and len(set(cut)) > 1:
+            stages = _cut(cut, mesh, f"{path}/uniform/layers")
     elif choice.stages:
         stages = _stages(choice.stages, name, f"{path}/stages", per_node, collect)
         mesh, pipeline = (stages[0].mesh, len(stages)) if stages else (Mesh(), len(choice.stages))
@@ -137,7 +161,7 @@ def _note_rest(
     degrees: Degrees, name: str, path: str, devices: int | None, data: int | None, collect: Collector, role: Role
 ) -> None:
     """What follows of `data: rest`: a gap without devices, a contradiction where they do not divide."""
-    product = (degrees.tensor or 1) * (degrees.pipeline or 1) * (degrees.context or 1)
+    product = _replica(degrees)
     if devices is None:
         collect.lacks(
             "devices", f"{path}/uniform/data",
@@ -222,6 +246,25 @@ def _stages(
     return tuple(found)
 
 
+def _own_cut(framework: str, layers: int, pipeline: int, interleave: int) -> list[int]:
+    """Layers by stage as `framework` cuts them; of nanotron, which weighs blocks by their work, as equal as can be."""
+    from ..importers.launch.uneven import balanced, by_rank, weighed_ends  # few plans need it
+
+    weighed = weighed_ends(layers, pipeline * interleave, first=1, last=1) if framework.endswith("torchtitan") else None
+    counts = by_rank(weighed, pipeline) if weighed is not None else balanced(layers, pipeline)
+    return counts if min(counts) > 0 else balanced(layers, pipeline)
+
+
+def _cut(layers: list[int], mesh: Mesh, path: str) -> tuple[StatedStage, ...]:
+    """Stages of unequal length on equal meshes, the embedding on the first and the head on the last."""
+    found, first = [], 0
+    for k, count in enumerate(layers):
+        ends = (k == 0, k == len(layers) - 1)
+        found.append(StatedStage(first, first + count - 1, mesh, mesh.devices, *ends, None, (), path))
+        first += count
+    return tuple(found)
+
+
 def _accumulation(choice: PlanChoice, mesh: Mesh, global_batch: int | None) -> int | None:
     """global batch / (microbatch x data), where it is whole and at least 1; the stated one where nothing can be derived."""
     if global_batch is None or choice.microbatch is None:
@@ -242,8 +285,8 @@ def _built(
 ) -> Plan | None:
     if layers is None or choice.microbatch is None or accumulation is None or pipeline > layers:
         return None
-    if choice.uniform is not None:
-        built = even_stages(layers, pipeline, mesh)
+    if choice.uniform is not None and stages is None:
+        built = even_stages(layers, pipeline, mesh) if choice.uniform.layers in (None, [layers // pipeline] * pipeline) else None
     elif stages is not None and _covers(stages, layers):
         built = tuple(Stage(s.first, s.last, s.mesh, s.embedding, s.head, s.recompute, s.layouts) for s in stages)
         if any((choice.microbatch * mesh.data) % stage.mesh.data for stage in built):
@@ -273,7 +316,7 @@ def _built(
         zero=choice.zero or 0,
         sequence_parallel=bool(choice.sequence_parallel),
         order=tuple(choice.order) if choice.order else DEFAULT_ORDER,
-        uniform=choice.uniform is not None,
+        uniform=choice.uniform is not None and stages is None,
         origin=Origin(origin.planner or "", origin.objective or "") if origin else None,
     )
 

@@ -339,6 +339,9 @@ class Degrees(Section):
     context: Degree | None = None
     expert: Degree | None = None
     expert_tensor: Degree | None = Field(None, description="tensor degree inside an expert; default: tensor")
+    layers: Annotated[
+        list[Annotated[int, Field(ge=1, le=10**5)]], Field(min_length=1, max_length=4096)
+    ] | None = Field(None, description="layers of each stage in order, where they are not equal")
 
 
 class StageMesh(Section):

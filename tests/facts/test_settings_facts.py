@@ -14,10 +14,10 @@ from planproof.facts.frameworks import FRAMEWORKS, framework_called, lineage, re
 from planproof.facts.from_case import case_facts
 from planproof.facts.from_plan import plan_facts
 from planproof.facts.from_settings import schedule_pairs
-from planproof.facts.layout_string import TOKENS, read_layout
 from planproof.facts.settings import setting_name, setting_text
 from planproof.hardware import open_library
 from planproof.inference.examples import base_path, patched
+from planproof.plan.layout_string import TOKENS, read_layout
 from planproof.proposal import parse_proposal, resolve
 
 LIBRARY = open_library()

@@ -15,6 +15,7 @@ from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedul
 from .entries import Entries, Entry, Open
 from .parts import Launch
 from .presets import set_aside
+from .settings import put_settings
 from .sources import SourceFile, not_this
 
 KIND: Final = "accelerate"
@@ -68,6 +69,7 @@ def read(file: SourceFile) -> Launch:
         _axolotl(e, d)
     else:
         _accelerate(e, d)
+    put_settings(d, e)
     if axolotl:
         set_aside(e, "axolotl")
         why = "an adapter's setting, without effect where no adapter is trained"

@@ -13,6 +13,7 @@ from .draft import PLAN, Draft, finish, full_precision, mixed_precision
 from .entries import Entries, Entry, Open
 from .parts import Launch
 from .presets import set_aside
+from .settings import put_settings
 from .sources import SourceFile, not_this
 
 KIND: Final = "deepspeed"
@@ -60,6 +61,7 @@ def read(file: SourceFile) -> Launch:
     d = Draft(file.start, SOURCE)
     e = Entries(automatic(file.entries()))
     read_entries(e, d)
+    put_settings(d, e)
     d.assume("/proposal/framework/name", "deepspeed", "the file's kind")
     close(e)
     return Launch(

@@ -15,6 +15,7 @@ from .entries import Entries
 from .interpolation import resolved
 from .parts import Launch
 from .presets import set_aside
+from .settings import put_settings
 from .sources import SourceFile, not_this
 
 KIND: Final = "llm-foundry"
@@ -50,6 +51,7 @@ def read(file: SourceFile) -> Launch:
     _workload(e, d)
     _plan(e, d)
     d.assume("/proposal/framework/name", "llm-foundry", "the file's kind")
+    put_settings(d, e)
     set_aside(e, KIND)
     return Launch(
         KIND,

@@ -5,12 +5,14 @@ Knows names and defaults of Megatron's arguments; nothing of shells or documents
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ...plan.layout_string import read_layout
 from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Entry, Open
-from .megatron_model import MODEL, Dialect, read_model
-from .uneven import counted_ends, drop_degrees, put_stages, stated_ends
+from .megatron_model import MODEL, Dialect, layer_flags, read_model
+from .uneven import balanced, by_rank, counted_ends, put_layers, stated_ends
 
 UNIFORM: Final = f"{PLAN}/uniform"
 MEGATRON: Final = Dialect("megatron-lm", "Megatron-LM d98e8a64d, megatron/training/arguments.py")
@@ -18,7 +20,29 @@ _FIRST_AND_LAST: Final = (
     ("decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage"),
     ("decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage"),
 )
+_LAYERS: Final = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 _SHARDING: Final = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+
+
+#: Arguments that take several words; where one is written as a text, blanks divide it.
+LISTS: Final = frozenset(
+    {
+        "recompute_modules", "offload_modules", "rampup_batch_size", "cp_comm_type", "cuda_graph_scope",
+        "hierarchical_context_parallel_sizes",
+    }
+)  # fmt: skip
+
+
+def arguments_as_lists(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The arguments with those that are lists as lists: several words, or a pattern of layers."""
+    for entry in entries:
+        value = entry.value
+        if isinstance(value, str) and entry.key in LISTS and (" " in value.strip() or entry.key.endswith("_modules")):
+            yield Entry(entry.key, value.split(), entry.place)
+        elif entry.key == "moe_layer_freq" and isinstance(value, str) and (flags := layer_flags(value)) is not None:
+            yield Entry(entry.key, flags, entry.place)
+        else:
+            yield entry
 
 
 def read_arguments(e: Entries, d: Draft, dialect: Dialect = MEGATRON) -> None:
@@ -36,40 +60,47 @@ def read_arguments(e: Entries, d: Draft, dialect: Dialect = MEGATRON) -> None:
 
 
 def _uneven(e: Entries, d: Draft) -> None:
-    """Stages of unequal length, once degrees and devices are known."""
+    """Stages of unequal length, once the degrees are known."""
     layers, pipeline = d.number(f"{MODEL}/layers"), d.number(f"{UNIFORM}/pipeline")
     ends = [e.integer(*names, limit=10**5) for names in _FIRST_AND_LAST]
     counted = [e.flag(name) for name in ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")]
-    alone, layout = e.flag("standalone_embedding_stage"), e.take("pipeline_model_parallel_layout")
+    alone, layout = e.flag("standalone_embedding_stage"), _layout(e)
     method = e.word("pp_partition_method")
     if layers is None or pipeline is None or pipeline < 2:
         return
     first, last = (taken[0] if taken is not None and isinstance(taken[0], int) else None for taken in ends)
     at_first, at_last = (taken is not None and taken[0] is True for taken in counted)
-    counts: list[int] | None = None
     asked = next((taken[1] for taken in (*ends, *counted) if taken is not None and taken[0] not in (False, None)), None)
     if first is not None or last is not None:
         counts = stated_ends(layers, pipeline, first=first, last=last)
     elif at_first or at_last:
         counts = counted_ends(layers, pipeline, first=int(at_first), last=int(at_last))
+    elif layout is not None and len(layout[0]) % pipeline == 0:
+        asked, counts = layout[1], by_rank([stage.count("t") for stage in layout[0]], pipeline)
     elif method is not None and isinstance(method[0], str):
         asked = method[1]
         both = "embedding" in method[0].lower() and "transformer" in method[0].lower()
-        counts = counted_ends(layers, pipeline, first=1, last=1) if both else None
-        if not both and layers % pipeline == 0:
-            return
-    elif layout is not None:
-        asked = layout
+        counts = counted_ends(layers, pipeline, first=1, last=1) if both else balanced(layers, pipeline)
     elif alone is not None and alone[0] is True:
-        asked = alone[1]
-    if asked is None:
-        return
-    if counts is not None and (d.number(f"{PLAN}/interleave") or 1) == 1:
-        put_stages(d, counts, asked)
-    elif layers % pipeline == 0 and counts is None:
-        d.note(f"'{asked.key}': stages of unequal length are not taken over; the plan is read as even", asked.place)
+        asked, counts = alone[1], stated_ends(layers, pipeline, first=0, last=None)
+    elif e.peek("deepspeed") is not None and layers % pipeline:
+        asked, counts = e.peek("num_layers"), balanced(layers, pipeline)
     else:
-        drop_degrees(d, f"'{asked.key}': how it cuts {layers} layers into {pipeline} stages is not taken over", asked.place)
+        return
+    if asked is not None and counts is not None:
+        put_layers(d, counts, asked)
+
+
+def _layout(e: Entries) -> tuple[tuple[str, ...], Entry] | None:
+    """The virtual stages of a layout, as a text or as lists of words; None where there is none that can be read."""
+    entry = e.take("pipeline_model_parallel_layout")
+    if entry is None:
+        return None
+    if isinstance(entry.value, list):
+        stages = tuple("".join(_LAYERS.get(str(word), "?") for word in one) for one in entry.value if isinstance(one, list))
+        return (stages, entry) if len(stages) == len(entry.value) and "?" not in "".join(stages) else None
+    read = read_layout(entry.value) if isinstance(entry.value, str) else None
+    return (read.stages, entry) if read is not None else None
 
 
 def _workload(e: Entries, d: Draft, dialect: Dialect) -> None:
@@ -240,6 +271,10 @@ def _pipeline(e: Entries, d: Draft) -> None:
         elif total is not None:
             text = f"{total} layers do not divide into pipeline {pipeline} x chunks of {each}"
             d.leave(path, f"'{layers[1].key}': {text}: the framework refuses this", layers[1].place)
+    elif chunks is None and (layout := _layout(e)) is not None:
+        stages = len(layout[0])
+        if stages % pipeline == 0 and stages > pipeline > 1:
+            d.put(path, stages // pipeline, layout[1])
     zero_bubble = e.flag("enable_zbh1_pipeline")
     if zero_bubble is not None and zero_bubble[0] is True:
         d.put(f"{PLAN}/schedule", "zb_h1", zero_bubble[1])

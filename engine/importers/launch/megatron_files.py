@@ -15,11 +15,12 @@ from ...document import parse_document
 from ...errors import InputError, Place
 from . import deepspeed
 from .draft import PLAN, Draft
-from .entries import Entries, Entry, Open, typed
-from .megatron import MEGATRON, read_arguments
+from .entries import Entries, Entry, Open
+from .megatron import LISTS, MEGATRON, arguments_as_lists, read_arguments
 from .megatron_keys import PATTERNS
 from .parts import Key, Launch
 from .presets import set_aside
+from .settings import put_settings
 from .shell_run import Started, Walk, walk
 from .shell_text import Text, offset_of, plain, reason, shown, split
 from .shell_words import ShellError
@@ -231,12 +232,9 @@ def _refuse_inference(entries: list[Entry]) -> None:
         )  # fmt: skip
 
 
-def _settings(d: Draft, entries: list[Entry], environment: Mapping[str, Entry]) -> None:
+def _settings(d: Draft, entries: Iterable[Entry], environment: Mapping[str, Entry]) -> None:
     """The framework's own options, for its rules: every argument that is decided, and what it looks up in the environment."""
-    for entry in [*entries, *environment.values()]:
-        value = typed(entry.value) if isinstance(entry.value, str) else entry.value
-        if isinstance(value, bool | int | float | str) and len(str(value)) < 1000 and len(entry.key) < 100:
-            d.put(f"/proposal/framework/settings/{entry.key.replace('~', '~0').replace('/', '~1')}", value, entry)
+    put_settings(d, [*arguments_as_lists(entries), *environment.values()], loose=True)
 
 
 def _signs(words: tuple[Text, ...]) -> int:
@@ -289,8 +287,8 @@ def _entry(name: str, word: Text, values: list[Text], place: object) -> Entry:
     texts = [plain(value) for value in values]
     if not values:
         return Entry(name, True, where)
-    if name in ("recompute_modules", "rampup_batch_size", "data_path", "split") or (
-        len(values) > 1 and None not in texts and name in _LISTS
+    if name in ("recompute_modules", "offload_modules", "rampup_batch_size", "data_path", "split") or (
+        len(values) > 1 and None not in texts and name in LISTS
     ):
         return Entry(name, [text for text in texts if text is not None], where)
     if texts[0] is None:
@@ -302,9 +300,6 @@ def _entry(name: str, word: Text, values: list[Text], place: object) -> Entry:
 
 #: Arguments that only make sense where text is generated.
 INFERENCE: Final = ("num_tokens_to_generate", "prompts", "prompt_file", "incoming_requests_per_sec", "out_seq_length", "genfile")
-_LISTS: Final = frozenset(
-    {"cp_comm_type", "offload_modules", "moe_layer_freq", "cuda_graph_scope", "hierarchical_context_parallel_sizes"}
-)
 
 
 def _lined(why: str, place: object) -> str:
@@ -356,6 +351,7 @@ def _engine(file: SourceFile, found: Walk, config: Entry | None, d: Draft, place
     ]
     own = Draft(d.place, deepspeed.SOURCE)
     e = Entries(deepspeed.automatic(entries))
+    put_settings(d, e)
     deepspeed.read_entries(e, own)
     deepspeed.close(e)
     for path, part in own.parts.items():

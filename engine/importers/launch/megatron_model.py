@@ -243,7 +243,7 @@ def _sparse(d: Draft, base: str, frequency: Entry | None) -> None:
             d.note(f"'{frequency.key}' {value}: MoE layers are counted as every {value}-th", frequency.place)
             d.put(f"{base}/every", value, frequency)
         return
-    flags = _flags(value)
+    flags = layer_flags(value)
     if flags is None:
         raise wrong(frequency, "a whole number or a pattern like [0]*3+[1]*58")
     first = flags.index(1) if 1 in flags else len(flags)
@@ -253,7 +253,8 @@ def _sparse(d: Draft, base: str, frequency: Entry | None) -> None:
         d.put(f"{base}/first_dense", first, frequency)
 
 
-def _flags(value: object) -> list[int] | None:
+def layer_flags(value: object) -> list[int] | None:
+    """The 0 and 1 of each layer that `moe_layer_freq` gives as a list or a pattern; None where it is neither."""
     if isinstance(value, list) and all(flag in (0, 1) for flag in value):
         return [int(flag) for flag in value if isinstance(flag, int)]
     if not isinstance(value, str) or _PATTERN.fullmatch(value.strip()) is None:

@@ -8,7 +8,9 @@ from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedul
 from .entries import Entries, Open
 from .parts import Launch
 from .presets import set_aside
+from .settings import put_settings
 from .sources import SourceFile, not_this
+from .uneven import by_cost, put_layers
 
 KIND: Final = "nanotron"
 SOURCE: Final = "nanotron 2411b022, src/nanotron/config"
@@ -75,6 +77,7 @@ def read(file: SourceFile) -> Launch:
     _workload(e, d)
     _plan(e, d)
     d.assume("/proposal/framework/name", "nanotron", "the file's kind")
+    put_settings(d, e)
     table = dict.fromkeys(_TOKENS_ASIDE, "when the run evaluates")
     table["model.make_vocab_size_divisible_by"] = "padding of the vocabulary, read with it"
     for entry in e:
@@ -221,5 +224,18 @@ def _plan(e: Entries, d: Draft) -> None:
         d.assume(f"{PLAN}/accumulation", 1, "'batch_accumulation_per_replica' is 1 by default")
         accumulation = 1
     finish(d, data=data)
+    _cut(d)
     if isinstance(micro, int) and isinstance(accumulation, int) and data is not None and not isinstance(data[0], Open):
         d.put("/workload/global_batch", f"{micro * accumulation * data[0]} sequences", data[1])
+
+
+def _cut(d: Draft) -> None:
+    """nanotron's own stages: decoder blocks and the head by their matrices, as its models count them; the embedding is none."""
+    shapes = {name: d.number(f"{MODEL}/{name}") for name in ("layers", "hidden", "heads", "ffn", "vocabulary")}
+    pipeline = d.number(f"{UNIFORM}/pipeline") or 1
+    layers, hidden, ffn, vocabulary = (shapes[name] for name in ("layers", "hidden", "ffn", "vocabulary"))
+    if pipeline < 2 or layers is None or hidden is None or ffn is None or vocabulary is None:
+        return
+    matrices = 3 if d.value(f"{MODEL}/gated") else 2
+    counts = by_cost(4 * hidden * hidden + matrices * ffn * hidden, vocabulary * hidden, layers, pipeline)
+    put_layers(d, counts, None, "blocks are cut by their work, the head among them")

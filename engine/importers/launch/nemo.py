@@ -15,11 +15,12 @@ from ...errors import InputError
 from .draft import PLAN, Draft
 from .entries import Entries, Entry, Open
 from .interpolation import resolved
-from .megatron import read_arguments
+from .megatron import arguments_as_lists, read_arguments
 from .megatron_keys import PATTERNS
 from .megatron_model import Dialect
 from .parts import Key, Launch
 from .presets import set_aside
+from .settings import put_settings
 from .shell_run import walk
 from .shell_text import offset_of, plain, reason
 from .shell_words import ShellError
@@ -112,6 +113,7 @@ def _from_yaml(file: SourceFile) -> Launch:
     _sections(e, d)
     read_arguments(e, d, dialect)
     _rest(e, d, bridge)
+    put_settings(d, arguments_as_lists(renamed), _megatron_name, loose=True)
     d.assume("/proposal/framework/name", "megatron-bridge" if bridge else "nemo", "the file's kind")
     for pointer, place in file.document.twice:
         d.note(f"'{pointer.rpartition('/')[2]}' is given twice: the later one counts", place)
@@ -239,6 +241,20 @@ def _renamed(found: list[Entry]) -> tuple[list[Entry], dict[str, str]]:
             taken[last] = entry.key
     back = {key: name for name, key in taken.items()}
     return [Entry(back.get(e.key, e.key), e.value, e.place) for e in found], {back.get(e.key, e.key): e.key for e in found}
+
+
+#: Options that NeMo calls otherwise than Megatron.
+_CALLED: Final = {
+    "ub_tp_comm_overlap": "tp_comm_overlap", "overlap_grad_sync": "overlap_grad_reduce",
+    "overlap_param_sync": "overlap_param_gather",
+}  # fmt: skip
+
+
+def _megatron_name(key: str) -> str:
+    """Megatron's name of an option: that within its section, where the section is one of Megatron's."""
+    section, dot, last = key.rpartition(".")
+    name = last if section + dot in ("", *_SECTIONS, "comm_overlap.", "checkpoint.", "rng.") else key
+    return _CALLED.get(name, name)
 
 
 def _sections(e: Entries, d: Draft) -> None:

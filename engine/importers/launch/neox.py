@@ -13,7 +13,9 @@ from .entries import Entries, Entry, Open
 from .megatron_keys import PATTERNS
 from .parts import Key, Launch, Part
 from .presets import set_aside
+from .settings import put_settings
 from .sources import SourceFile, not_this
+from .uneven import balanced, put_layers
 
 KIND: Final = "neox"
 SOURCE: Final = "gpt-neox ea7aefd8f, megatron/neox_arguments/neox_args.py"
@@ -51,6 +53,7 @@ def read(file: SourceFile) -> Launch:
     _workload(e, d)
     _plan(e, d)
     d.assume("/proposal/framework/name", "gpt-neox", "the file's kind")
+    put_settings(d, e)
     set_aside(e, KIND)
     set_aside(e, "megatron")
     e.set_aside({}, [*PATTERNS, (re.compile("wandb|tensorboard|comet"), "logging")])
@@ -219,13 +222,6 @@ def _plan(e: Entries, d: Draft) -> None:
     d.keep(f"{PLAN}/sequence_parallel", e.flag("sequence_parallel"))
     d.assume(f"{PLAN}/sequence_parallel", False, "'sequence_parallel' is off by default")
     schedule_of(d)
-    partition = e.word("pipe_partition_method")
-    if (
-        partition is not None
-        and isinstance(partition[0], str)
-        and partition[0] not in ("type:transformer", "type:transformer|mlp", "uniform", "parameters")
-    ):
-        d.note(f"'{partition[1].key}': how stages are cut is not taken over; the plan is read as even", partition[1].place)
     data = None
     if isinstance(total, int) and isinstance(micro, int) and isinstance(accumulation, int) and batch is not None:
         step = micro * accumulation
@@ -244,3 +240,18 @@ def _plan(e: Entries, d: Draft) -> None:
         finish(d, (per_node[0] * nodes[0], nodes[1]), data=data)
     else:
         finish(d, data=data)
+    _cut(e, d)
+
+
+def _cut(e: Entries, d: Draft) -> None:
+    """DeepSpeed's stages: by matching layers, by parameters, or by a count, each as equal as can be."""
+    partition = e.word("pipe_partition_method")
+    layers, pipeline = d.number(f"{MODEL}/layers"), d.number(f"{UNIFORM}/pipeline") or 1
+    if layers is None or pipeline < 2:
+        return
+    known = ("type:transformer", "type:transformer|mlp", "uniform", "parameters")
+    if partition is not None and isinstance(partition[0], str) and partition[0] not in known:
+        d.note(f"'{partition[1].key}': how stages are cut is not taken over; the plan is read as even", partition[1].place)
+    elif layers % pipeline:
+        why = "'pipe_partition_method' is type:transformer|mlp by default; which stages hold one layer more is DeepSpeed's choice"
+        put_layers(d, balanced(layers, pipeline), partition[1] if partition is not None else None, why)

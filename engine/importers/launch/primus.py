@@ -16,11 +16,12 @@ from . import torchtitan
 from .draft import Draft
 from .entries import Entries, Entry
 from .interpolation import resolved
-from .megatron import read_arguments
+from .megatron import arguments_as_lists, read_arguments
 from .megatron_keys import PATTERNS
 from .megatron_model import Dialect
 from .parts import Key, Launch, Part
 from .presets import preset, set_aside
+from .settings import put_settings
 from .sources import SourceFile, not_this
 
 KIND: Final = "primus"
@@ -75,6 +76,7 @@ def read(file: SourceFile) -> Launch:
         e = Entries([*_with_preset(inner, named, model, d), *_module_defaults(inner, d)], loose=True)
         read_arguments(e, d, DIALECT)
         _as_assumed(d, named, model)
+        put_settings(d, arguments_as_lists(inner), loose=True)
         set_aside(e, KIND)
         set_aside(e, "megatron")
         e.set_aside({}, PATTERNS)

@@ -14,7 +14,9 @@ from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedul
 from .entries import Entries, Entry, Open
 from .parts import Launch, Part
 from .presets import preset, set_aside
+from .settings import put_settings
 from .sources import SourceFile, not_this, toml_entries
+from .uneven import by_rank, put_layers, weighed_ends
 
 KIND: Final = "torchtitan"
 SOURCE: Final = "torchtitan 000204a4a, torchtitan/config/job_config.py"
@@ -83,6 +85,7 @@ def read_entries(e: Entries, d: Draft) -> None:
     if (d.number(f"{UNIFORM}/tensor") or 1) > 1:
         d.assume(f"{PLAN}/sequence_parallel", True, "tensor parallelism splits norms along the sequence")
     d.assume(f"{PLAN}/sequence_parallel", False, "without tensor parallelism there is nothing to split")
+    put_settings(d, e)
     set_aside(e, KIND)
 
 
@@ -194,18 +197,14 @@ def _batch(e: Entries, d: Draft) -> None:
 
 def _schedule(e: Entries, d: Draft) -> None:
     name = e.word("parallelism.pipeline_parallel_schedule", "experimental.pipeline_parallel_schedule")
-    each = e.integer("parallelism.pipeline_parallel_layers_per_stage", limit=10**5)
-    for key in (
-        "split_points",
-        "module_fqns_per_model_part",
-        "first_stage_less_layers",
-        "last_stage_less_layers",
-        "schedule_csv",
-    ):
-        for table in ("parallelism", "experimental"):
-            entry = e.take(f"{table}.{'' if key.startswith('module') else 'pipeline_parallel_'}{key}")
+    each = e.integer(*_both("pipeline_parallel_layers_per_stage"), limit=10**5)
+    ends = [e.integer(*_both(f"pipeline_parallel_{end}_stage_less_layers"), limit=10**5) for end in ("first", "last")]
+    by_name = None
+    for key in ("pipeline_parallel_split_points", "module_fqns_per_model_part", "pipeline_parallel_schedule_csv"):
+        for written in _both(key):
+            entry = e.take(written)
             if entry is not None and entry.value not in ([], "", 0, None):
-                d.note(f"'{entry.key}': stages of unequal length are not taken over; the plan is read as even", entry.place)
+                by_name = entry
     pipeline, layers = d.number(f"{UNIFORM}/pipeline") or 1, d.number("/model/transformer/layers")
     if pipeline < 2:
         return
@@ -213,17 +212,31 @@ def _schedule(e: Entries, d: Draft) -> None:
     if name is not None and isinstance(name[0], str):
         known = _SCHEDULES.get(name[0].lower())
         entry = name[1]
+        chunks = known[1] if known is not None else 1
         if known is None or known[0] is None:
             d.leave(f"{PLAN}/schedule", f"'{name[0]}' is a schedule that is not modelled", name[1].place)
-            return
-        d.put(f"{PLAN}/schedule", known[0], name[1])
-        chunks = known[1]
+        else:
+            d.put(f"{PLAN}/schedule", known[0], name[1])
+    first, last = (taken[0] if taken is not None and isinstance(taken[0], int) and taken[0] >= 0 else 1 for taken in ends)
     if each is not None and isinstance(each[0], int) and each[0] > 0 and layers is not None:
-        chunks = max(1, -(-layers // (pipeline * each[0])))
-        d.put(f"{PLAN}/interleave", chunks, each[1])
+        stages = -(-(layers + first + last) // each[0])
+        chunks = stages // pipeline if stages % pipeline == 0 else 1
+        d.put(f"{PLAN}/interleave", max(1, chunks), each[1])
     elif chunks > 1 and entry is not None:
         d.assume(f"{PLAN}/interleave", chunks, "a looped schedule has two stages a rank by default")
-    schedule_of(d)
+    if by_name is not None:
+        d.note(f"'{by_name.key}': stages cut by names are not taken over; the plan is read as even", by_name.place)
+    elif layers is not None and (counts := weighed_ends(layers, pipeline * chunks, first=first, last=last)) is not None:
+        stated = next((taken[1] for taken in (each, *ends) if taken is not None), None)
+        why = "stages are as equal as can be, with the embedding and the head counted as a layer each"
+        put_layers(d, by_rank(counts, pipeline), stated, why)
+    if not d.open(f"{PLAN}/schedule"):
+        schedule_of(d)
+
+
+def _both(key: str) -> tuple[str, str]:
+    """A key of the table that holds it today, and of the one that held it before."""
+    return f"parallelism.{key}", f"experimental.{key}"
 
 
 def _sharding(e: Entries, d: Draft) -> None:

@@ -1,13 +1,13 @@
-"""Stages of unequal length that a Megatron configuration asks for: layers by stage, and the plan's stages made of them.
+"""Stages of unequal length that a configuration asks for, or that its framework makes by itself: layers by stage.
 
 Sources: Megatron-LM d98e8a64d, megatron/core/transformer/transformer_block.py (`account_for_*`, first and last stage's layers);
 DeepSpeed edaa72212, deepspeed/runtime/pipe/module.py (`type:` partitions count matching layers, embeddings at both ends among
-them). Knows no keys.
+them); torchtitan 000204a4a, torchtitan/distributed/pipeline_parallel.py (the ends weigh as layers); nanotron 2411b022,
+src/nanotron/models/base.py (blocks by their cost). Knows no keys.
 """
 
 from __future__ import annotations
 
-from ...errors import Place
 from .draft import PLAN, Draft
 from .entries import Entry
 
@@ -31,34 +31,56 @@ def stated_ends(layers: int, pipeline: int, *, first: int | None, last: int | No
     return [*([first] if first is not None else []), *each, *([last] if last is not None else [])]
 
 
-def put_stages(draft: Draft, counts: list[int], entry: Entry) -> None:
-    """The plan as stages in place of degrees; without a number of devices there is no mesh, and the plan stays open."""
-    uniform = f"{PLAN}/uniform"
-    degrees = {axis: draft.number(f"{uniform}/{axis}") for axis in ("data", "tensor", "context", "expert")}
-    expert_tensor = draft.number(f"{uniform}/expert_tensor")
-    if degrees["data"] is None:
-        drop_degrees(draft, f"'{entry.key}' makes stages of unequal length; their meshes need the number of devices", entry.place)
+def balanced(layers: int, pipeline: int) -> list[int]:
+    """As equal as can be, the longer stages first: how engines cut that count layers and nothing else."""
+    each, over = divmod(layers, pipeline)
+    return [each + (k < over) for k in range(pipeline)]
+
+
+def weighed_ends(layers: int, stages: int, *, first: int, last: int) -> list[int] | None:
+    """torchtitan's cut: the ends count as layers, what is left over goes to the first stages; None where a stage is empty."""
+    total = layers + first + last
+    if stages < 1 or stages > total:
+        return None
+    counts = balanced(total, stages)
+    if first > counts[0] or last > counts[-1]:
+        return None
+    counts[0] -= first
+    counts[-1] -= last
+    return counts
+
+
+def by_cost(layer: int, head: int, layers: int, pipeline: int) -> list[int]:
+    """nanotron's cut: a block ends its stage where the work up to it passes the stage's share. Zeros are empty stages."""
+    counts, stage, total = [0] * pipeline, 0, layer * layers + head
+    for k in range(layers):
+        counts[stage] += 1
+        if layer * (k + 1) * pipeline > total * (stage + 1) and stage < pipeline - 1:
+            stage += 1
+    return counts
+
+
+def by_rank(counts: list[int], pipeline: int) -> list[int]:
+    """Layers by rank of virtual stages that are dealt out in rounds."""
+    return [sum(counts[rank::pipeline]) for rank in range(pipeline)]
+
+
+def put_layers(draft: Draft, counts: list[int], entry: Entry | None, why: str = "") -> None:
+    """The layers of each stage, where they are not equal; without an entry they are the framework's own cut (`why`).
+
+    A stage without a layer cannot be stated: it is noted, and the stages are left as they were.
+    """
+    if f"{PLAN}/uniform/pipeline" not in draft.parts or len(set(counts)) == 1:
         return
-    mesh = {axis: degree for axis, degree in degrees.items() if degree is not None}
-    if expert_tensor is not None:
-        mesh["expert_tensor"] = expert_tensor
-    devices = mesh["data"] * mesh.get("tensor", 1) * mesh.get("context", 1)
-    stages: list[dict[str, object]] = []
-    first = 0
-    for k, count in enumerate(counts):
-        held = [name for name, here in (("embedding", k == 0), ("head", k == len(counts) - 1)) if here]
-        stage: dict[str, object] = {"layers": [first, first + count - 1]}
-        if held:
-            stage["with"] = held
-        stages.append(stage | {"devices": devices, "mesh": dict(mesh)})
-        first += count
-    for path in [path for path in draft.parts if path.startswith(uniform)]:
-        draft.drop(path)
-    draft.put(f"{PLAN}/stages", stages, entry)
+    if min(counts) < 1:
+        asked = f"'{entry.key}': " if entry is not None else ""
+        text = f"{asked}the stages hold {_shown(counts)} layers; one without any is not modelled, and the plan is read as even"
+        draft.note(text, entry.place if entry is not None else None)
+    elif entry is not None:
+        draft.put(f"{PLAN}/uniform/layers", counts, entry)
+    else:
+        draft.assume(f"{PLAN}/uniform/layers", counts, why)
 
 
-def drop_degrees(draft: Draft, why: str, place: Place) -> None:
-    """Take the degrees back: the plan stays open, so that nothing wrong is judged."""
-    for path in [path for path in draft.parts if path.startswith(f"{PLAN}/uniform")]:
-        draft.drop(path)
-    draft.leave(f"{PLAN}/uniform", why, place)
+def _shown(counts: list[int]) -> str:
+    return ", ".join(map(str, counts[:16])) + (" ..." if len(counts) > 16 else "")

@@ -14,10 +14,6 @@ BF16 = {W + "precision/parameters": "bf16", W + "precision/gradients": "fp32", W
 FP16 = {W + "precision/parameters": "fp16", W + "precision/gradients": "fp16", W + "precision/master": "fp32"}
 
 
-def mesh(data: int, tensor: int) -> dict[str, int]:
-    return {"data": data, "tensor": tensor, "context": 1, "expert": 1}
-
-
 #: File -> kind, and what it says, worked out by hand.
 TABLE: dict[str, tuple[str, dict[str, object]]] = {
     "megatron.sh": (
@@ -99,12 +95,9 @@ TABLE: dict[str, tuple[str, dict[str, object]]] = {
             "/cluster/nodes/count": 2,
             **BF16,
             # 22 layers and two embeddings in four equal parts, two pipelines of 16 devices over tensor 2: data 2.
-            P + "stages": [
-                {"layers": [0, 4], "with": ["embedding"], "devices": 4, "mesh": mesh(2, 2)},
-                {"layers": [5, 10], "devices": 4, "mesh": mesh(2, 2)},
-                {"layers": [11, 16], "devices": 4, "mesh": mesh(2, 2)},
-                {"layers": [17, 21], "with": ["head"], "devices": 4, "mesh": mesh(2, 2)},
-            ],
+            P + "uniform/data": 2,
+            P + "uniform/pipeline": 4,
+            P + "uniform/layers": [5, 6, 6, 5],
         },
     ),
     "deepspeed.json": (

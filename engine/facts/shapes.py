@@ -1,0 +1,75 @@
+"""The model's shapes as far as they are known: all of a described model, else those that the proposal or a launch file states.
+
+What a framework refuses of a shape it refuses whether or not the others are known: a launch script rarely says the vocabulary,
+and a head that no rank can hold is wrong without it. Nothing is filled in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..proposal import Case
+from .fact import Fact
+from .kinds import fact
+
+WIDTHS = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary")
+PATH = "/model/transformer"
+
+
+def known_shapes(case: Case) -> dict[str, int]:
+    """Widths and counts by name; of a model that is not wholly described those that are stated."""
+    model = case.model
+    if model is not None:
+        found = {name: int(getattr(model, name)) for name in (*WIDTHS, "head_dim")}
+        if model.moe is not None:
+            found |= {"experts": model.moe.experts, "top_k": model.moe.top_k}
+        return found
+    stated = case.loaded.stated.model.transformer if case.loaded.stated.model else None
+    if stated is None:
+        return {}
+    values = {name: getattr(stated, name) for name in (*WIDTHS, "head_dim")}
+    if stated.moe is not None:
+        values |= {"experts": stated.moe.experts, "top_k": stated.moe.top_k}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def shapes_facts(case: Case) -> Iterator[Fact]:
+    """What is known of the shapes, and what contradicts itself in a model that is not wholly described."""
+    found = known_shapes(case)
+    if not found:
+        return
+    model = case.model
+    stated = case.loaded.stated.model.transformer if case.loaded.stated.model else None
+    if model is not None:
+        path = PATH if stated is not None else "/model/config"
+        flags: dict[str, bool | None] = {"tied": model.tied_embeddings, "biases": model.mlp_bias}
+        flags["latent"] = model.latent is not None
+        positions = model.learned_positions or None
+        moe = model.moe is not None
+    else:
+        assert stated is not None
+        path = PATH
+        flags = {"tied": stated.tied_embeddings, "biases": stated.biases, "latent": stated.mla is not None}
+        positions = stated.positions or None
+        moe = stated.moe is not None
+    names = (*WIDTHS, "head_dim", "experts", "top_k")
+    name = (model.name or model.family) if model is not None else (stated.family if stated else None) or "transformer"
+    yield fact(
+        "shapes", path, name=name, **{name: found.get(name) for name in names}, positions=positions, mixture=moe, **flags
+    )
+    if model is None:
+        for code, field, detail in _contradictions(found):
+            yield fact("shape_problem", f"{path}/{field}", code=code, detail=f"{field}: {detail}")
+
+
+def _contradictions(found: dict[str, int]) -> Iterator[tuple[str, str, str]]:
+    """Those of `model.problems` that two known shapes alone decide."""
+    heads, groups = found.get("heads"), found.get("kv_heads")
+    if heads is not None and groups is not None and (groups > heads or heads % groups):
+        yield ("exceeds" if groups > heads else "indivisible"), "kv_heads", f"kv_heads {groups}, heads {heads}"
+    hidden = found.get("hidden")
+    if hidden is not None and heads is not None and "head_dim" not in found and hidden % heads:
+        yield "indivisible", "hidden", f"hidden {hidden}, heads {heads}, and no width of a head is stated"
+    experts, top_k = found.get("experts"), found.get("top_k")
+    if experts is not None and top_k is not None and top_k > experts:
+        yield "exceeds", "moe/top_k", f"top_k {top_k}, experts {experts}"
