@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -61,11 +62,26 @@ class Library:
         """
         name = f"{device.name}.{software}"
         if name not in self._calibrations:
-            own = (read_calibration(one.document, _origin_of(one)) for one in self.added if one.head.kind == "calibration")
-            found = next((one for one in own if device.answers_to(one.device) and one.software == software), None)
+            own = [
+                one
+                for added in self.added
+                if added.head.kind == "calibration"
+                for one in [read_calibration(added.document, _origin_of(added))]
+                if device.answers_to(one.device) and one.software == software
+            ]
+            found = next((one for one in own if one.times), None)
             if found is None and (entry := _find_shipped("calibration", name)) is not None:
                 origin = Origin("shipped", f"hardware/calibrations/{entry.name}")
                 found = read_calibration(_parse_shipped("calibration", entry), origin)
+            memory = next((one for one in own if one.workspace or one.allocator_reserve), None)
+            if found is None or memory is None:
+                found = found or memory
+            elif memory is not found:
+                # Times of one sheet, memory of another: a user's sheet of memory alone leaves the times as they were.
+                found = replace(
+                    found, sha256=f"{found.sha256} with {memory.sha256}", workspace=memory.workspace or found.workspace,
+                    allocator_reserve=memory.allocator_reserve or found.allocator_reserve,
+                )  # fmt: skip
             self._calibrations[name] = found
         return self._calibrations[name]
 
