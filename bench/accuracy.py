@@ -1,6 +1,6 @@
 """Estimates of step time and memory beside measured runs, file by file.
 
-    python bench/accuracy.py --data DIR [--json] [--rows] [--hardware DIR]
+    python bench/accuracy.py --data DIR [--json] [--rows] [--unseen] [--hardware DIR]
 
 DIR holds CSV files of measured runs; what a file is shows in its columns. For each file: rows, how many were used and how many
 left out for which reason; mean, median and largest error of step time and of memory, bias, the share of rows inside their 90 %
@@ -12,6 +12,8 @@ Rows that a shipped calibration was fitted to (those of `bench/data/step_times.c
 `bench/data/memory_runs.csv`) are priced by a fit without the row's group; how many that were is printed. All others are priced
 as a proposal would be. `memory` is of rows whose recipe is declared; those that leave the attention kernel or the device open
 are predicted both ways, told apart, and count in `oom`, where the larger decides.
+`--unseen`: every device family as if none of its runs were known: priced from its data sheet, one measured network rate, and what
+other architectures' runs say of the software, or another device's sheet where they say nothing.
 `--json`: {"files": {NAME: {"rows", "used", "left_out": {reason: count}, "step_time", "memory", "ranking", "oom"}}};
 reasons of the memory half begin with "memory: ".
 """
@@ -116,6 +118,7 @@ def main() -> None:
     parser.add_argument("--data", required=True, type=Path, help="a folder of CSV files")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--rows", action="store_true", help="every row's error, and every left-out row with its place")
+    parser.add_argument("--unseen", action="store_true", help="each device family left out whole")
     parser.add_argument("--hardware", action="append", default=[], help="a folder of your own data sheets")
     options = parser.parse_args()
     if not options.data.is_dir():
@@ -127,7 +130,7 @@ def main() -> None:
     by_source: dict[str, list[Point]] = {}
     for path in sorted(options.data.glob("*.csv")):
         try:
-            report = time_report(path, Estimator(library, seen))
+            report = time_report(path, Estimator(library, [] if options.unseen else seen, unseen=options.unseen))
         except DataError as error:
             files[path.name] = dict.fromkeys(("step_time", "memory", "ranking", "oom")) | {
                 "rows": 0, "used": 0, "left_out": {f"not a table: {error.message}": 0},

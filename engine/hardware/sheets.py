@@ -139,6 +139,8 @@ class Calibration:
     #: Memory that is not tensors, where it was measured. Without `gemm` and `memory` it is all that was.
     workspace: Ranged | None = None
     allocator_reserve: Ranged | None = None
+    #: The device that was measured, where this one was not and the values are carried over.
+    carried_from: str = ""
 
     @property
     def times(self) -> bool:
