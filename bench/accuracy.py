@@ -1,6 +1,6 @@
 """Estimates of step time and memory beside measured runs, file by file.
 
-    python bench/accuracy.py --data DIR [--json] [--rows] [--hardware DIR]
+    python bench/accuracy.py --data DIR [--json] [--rows] [--unseen] [--hardware DIR]
 
 DIR holds CSV files of measured runs; what a file is shows in its columns. For each file: rows, how many were used and how many
 left out for which reason; mean, median and largest error of step time and of memory, bias, the share of rows inside their 90 %
@@ -8,8 +8,12 @@ interval and its median half-width; rank correlation and regret of the plan rank
 table of four. A quantity that a file does not hold is null. Errors are (predicted - measured) / measured, all figures
 fractions.
 
-Rows that a shipped calibration was fitted to (`bench/data/step_times.csv`, `use` fit) are priced by the fold of that calibration
-that was fitted without the row's group; how many that were is printed. All others are priced as a proposal would be.
+Rows that a shipped calibration was fitted to (those of `bench/data/step_times.csv` with `use` fit, and of
+`bench/data/memory_runs.csv`) are priced by a fit without the row's group; how many that were is printed. All others are priced
+as a proposal would be. `memory` is of rows whose recipe is declared; those that leave the attention kernel or the device open
+are predicted both ways, told apart, and count in `oom`, where the larger decides.
+`--unseen`: every device family as if none of its runs were known: priced from its data sheet, one measured network rate, and what
+other architectures' runs say of the software, or another device's sheet where they say nothing.
 `--json`: {"files": {NAME: {"rows", "used", "left_out": {reason: count}, "step_time", "memory", "ranking", "oom"}}};
 reasons of the memory half begin with "memory: ".
 """
@@ -24,17 +28,17 @@ from pathlib import Path
 from statistics import mean
 
 from planproof.calibration.kinds import read_cases
+from planproof.calibration.memory import memory_report, predictions_of
+from planproof.calibration.memory_folds import MemoryFolds
 from planproof.calibration.metrics import Point, binomial_holds, errors_of
 from planproof.calibration.report import Estimator, TimeReport, label, time_report
 from planproof.errors import DataError
 from planproof.hardware import open_library
 
-try:
-    from planproof.calibration.memory import memory_report
-except ImportError:  # the memory half is a part of its own
-    memory_report = None
-
 RUNS = Path(__file__).parent / "data" / "step_times.csv"
+MEMORY_RUNS = Path(__file__).parent / "data" / "memory_runs.csv"
+ERRORS = ("mape", "median", "bias", "max", "coverage", "width")
+CONFUSION = ("true_positive", "false_positive", "true_negative", "false_negative")
 
 
 def summary(report: TimeReport, memory: dict | None) -> dict:
@@ -50,18 +54,18 @@ def summary(report: TimeReport, memory: dict | None) -> dict:
         "used": used,
         "left_out": dict(left),
         "step_time": report.step_time.to_json() if report.step_time else None,
-        "memory": memory["memory"] if memory else None,
+        "memory": {name: round(memory["memory"][name], 5) for name in ERRORS} if memory and memory["memory"] else None,
         "ranking": {
             "spearman": round(mean(ranked), 4) if ranked else None,
             "regret": round(max(sweep.regret for sweep in report.sweeps), 4),
         }
         if report.sweeps
         else None,
-        "oom": memory["oom"] if memory else None,
+        "oom": {name: memory["oom"][name] for name in CONFUSION} if memory and memory["oom"] else None,
     }
 
 
-def told(report: TimeReport, found: dict, rows: bool) -> None:
+def told(report: TimeReport, found: dict, memory: dict | None, rows: bool) -> None:
     """One file in words."""
     print(f"{report.reading.table.name}: {report.reading.layout}, {found['used']} of {found['rows']} rows used")
     for reason, count in found["left_out"].items():
@@ -81,12 +85,32 @@ def told(report: TimeReport, found: dict, rows: bool) -> None:
         noise = f", repeats differ by {sweep.noise:.1%}" if sweep.noise is not None else ""
         rank = f"{sweep.spearman:.2f}" if sweep.spearman is not None else "none"
         print(f"    sweep {sweep.name}: {sweep.rows} plans, rank correlation {rank}, regret {sweep.regret:.1%}{noise}")
-    for name in ("memory", "oom"):
-        if found[name]:
-            print(f"    {name}: " + ", ".join(f"{key} {value}" for key, value in found[name].items()))
+    if memory is not None:
+        told_memory(memory)
     if rows:
         for _, rejected in report.reading.left_out:
             print(f"    {rejected.reason}: {rejected.detail}")
+
+
+def told_memory(memory: dict) -> None:
+    """The memory half of a file, quantity by quantity and family by family."""
+    if memory["folded"]:
+        print(f"    memory: {memory['folded']} cases priced by constants that did not see their group")
+    kinds = [(f"{family}, {name}", one) for family, rows in memory["families"].items() for name, one in rows.items()]
+    if memory["undeclared"]:
+        kinds.append(("not declared, the larger of both ways, allocated", memory["undeclared"]))
+    for name, one in kinds:
+        print(
+            f"    memory, {name}: {one['cases']} cases in {one['groups']} groups, median error {one['median']:.1%}, "
+            f"95 % {one['p95']:.1%}, bias {one['bias']:+.1%}, worst {one['max']:.1%}, {one['coverage']:.0%} inside "
+            f"+-{one['width']:.1%}"
+        )
+    if memory["oom"]:
+        oom = memory["oom"]
+        print(
+            f"    out of memory: {oom['true_positive']} foreseen, {oom['false_negative']} missed; of runs that ran "
+            f"{oom['false_positive']} called infeasible, {oom['true_negative']} not; {oom['at_risk']} at risk"
+        )
 
 
 def main() -> None:
@@ -94,17 +118,19 @@ def main() -> None:
     parser.add_argument("--data", required=True, type=Path, help="a folder of CSV files")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--rows", action="store_true", help="every row's error, and every left-out row with its place")
+    parser.add_argument("--unseen", action="store_true", help="each device family left out whole")
     parser.add_argument("--hardware", action="append", default=[], help="a folder of your own data sheets")
     options = parser.parse_args()
     if not options.data.is_dir():
         sys.exit(f"error: '{options.data}' is no folder")
     library = open_library(options.hardware)
     seen = [case for case in read_cases(RUNS, library).cases if case.row.text("use") == "fit"]
+    folds = MemoryFolds(predictions_of(MEMORY_RUNS))
     files: dict[str, dict] = {}
     by_source: dict[str, list[Point]] = {}
     for path in sorted(options.data.glob("*.csv")):
         try:
-            report = time_report(path, Estimator(library, seen))
+            report = time_report(path, Estimator(library, [] if options.unseen else seen, unseen=options.unseen))
         except DataError as error:
             files[path.name] = dict.fromkeys(("step_time", "memory", "ranking", "oom")) | {
                 "rows": 0, "used": 0, "left_out": {f"not a table: {error.message}": 0},
@@ -112,13 +138,13 @@ def main() -> None:
             if not options.json:
                 print(f"{path.name}: {error.message}")
             continue
-        memory = memory_report(path) if memory_report is not None else None
+        memory = memory_report(path, folds)
         found = files[path.name] = summary(report, memory)
         for case, point in report.points:
             if not case.measured_stages:
                 by_source.setdefault(label(case), []).append(point)
         if not options.json:
-            told(report, found, options.rows)
+            told(report, found, memory, options.rows)
     if options.json:
         print(json.dumps({"files": files}, indent=2))
         return

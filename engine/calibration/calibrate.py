@@ -17,6 +17,7 @@ from .case import Case
 from .fit import PARAMETERS, Fitted, fit, telling
 from .folds import Folds, leave_out, residual, spread
 from .kinds import Reading, read_cases
+from .memory_calibrate import HeldMemory, held_memory, kinds_of
 from .sheet import sheet_text
 
 #: Fewer rows than this times the parameters tell nothing.
@@ -30,15 +31,17 @@ class Calibrated:
     lines: tuple[str, ...]
     sheet: str
     cases: tuple[Case, ...]
-    fitted: Fitted
-    folds: Folds
+    fitted: Fitted | None
+    folds: Folds | None
+    held: HeldMemory | None = None
 
 
 def calibrate_files(
     files: Sequence[Path], *, device: str | None = None, software: str | None = None, hardware: Sequence[str] = (), day: date
 ) -> Calibrated:
-    """The calibration of one device and software family. UsageError where several could be meant,
-    DataError without enough rows.
+    """The calibration of one device and software family: of its step times, of its memory, or of both, by what the files hold.
+
+    UsageError where several could be meant, DataError without enough rows of either.
     """
     library = open_library(hardware)
     readings = [read_cases(path, library) for path in files]
@@ -53,7 +56,14 @@ def calibrate_files(
         shown = ", ".join(f"{name} under {family} ({count} rows)" for (name, family), count in sorted(kinds.items()))
         raise UsageError(f"the files hold runs of several kinds: {shown}", remedy="Choose one with --device and --software.")
     lines = [line for reading in readings for line in _told(reading)]
+    held = _memory(files, cases, library.device(device).name if device is not None else None, software)
+    lines += held.lines if held is not None else ()
+    digests = [(reading.table.name, reading.table.sha256) for reading in readings]
     names = telling(cases) if cases else ()
+    if len(cases) < LEAST * max(1, len(names)) and held is not None and held.constants:
+        lines.append(f"step time: {len(cases)} rows can be used, too few to fit; the sheet holds memory alone")
+        sheet = sheet_text((), None, None, digests, day, held=held, command=_command(digests, *_kind(held), day))
+        return Calibrated(tuple(lines), sheet, (), None, None, held)
     if len(cases) < LEAST * max(1, len(names)):
         raise DataError(
             f"{len(cases)} rows can be used, fewer than {LEAST * max(len(names), 3)} for {max(len(names), 3)} parameters",
@@ -62,10 +72,33 @@ def calibrate_files(
     fitted = fit(cases, names)
     folds = leave_out(cases, names)
     lines += _results(cases, fitted, folds)
-    digests = [(reading.table.name, reading.table.sha256) for reading in readings]
-    chosen = f" --device {cases[0].device} --software {cases[0].software}"
-    command = f"planproof calibrate {' '.join(name for name, _ in digests)}{chosen} --as-of {day.isoformat()} -o SHEET.yaml"
-    return Calibrated(tuple(lines), sheet_text(cases, fitted, folds, digests, day, command=command), tuple(cases), fitted, folds)
+    command = _command(digests, cases[0].device, cases[0].software, day)
+    sheet = sheet_text(cases, fitted, folds, digests, day, held=held, command=command)
+    return Calibrated(tuple(lines), sheet, tuple(cases), fitted, folds, held)
+
+
+def _command(digests: Sequence[tuple[str, str]], device: str, software: str, day: date) -> str:
+    files = " ".join(name for name, _ in digests)
+    return f"planproof calibrate {files} --device {device} --software {software} --as-of {day.isoformat()} -o SHEET.yaml"
+
+
+def _kind(held: HeldMemory) -> tuple[str, str]:
+    return held.device, held.software
+
+
+def _memory(files: Sequence[Path], cases: Sequence[Case], device: str | None, software: str | None) -> HeldMemory | None:
+    """The memory of the device and family in question; where only memory rows could say which, they must agree."""
+    if cases:
+        return held_memory(files, cases[0].device, cases[0].software)
+    kinds = [
+        (name, family)
+        for name, family in sorted(kinds_of(files))
+        if (device is None or name == device) and (software is None or same_name(family) == same_name(software))
+    ]
+    if len(kinds) > 1:
+        shown = ", ".join(f"{name} under {family}" for name, family in kinds)
+        raise UsageError(f"the files hold memory of several kinds: {shown}", remedy="Choose one with --device and --software.")
+    return held_memory(files, *kinds[0]) if kinds else None
 
 
 def _usable(case: Case) -> bool:

@@ -31,6 +31,7 @@ LAYOUTS: tuple[tuple[str, tuple[str, ...], Reader], ...] = (
 OTHERS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("plan_json_stem", "gpus_per_stage", "ops_per_stage"), "plans without a measurement; read together with their stage times"),
     (("tp", "bs", "layer", "compute_ms", "memory_mb"), "incomplete: a profile of layers states no model shapes and no precision"),
+    (("implementation", "allocated_bytes", "plan"), "memory of ranks, no step time"),
     (("source", "key", "value"), "incomplete: a profile of keys and values states no device, no plan and no step time"),
     (("model", "model_type", "layers", "hidden", "vocab"), "shapes of models, no measurement"),
     (("op_name", "message_size", "latency"), "times of collectives, no step; see bench/collectives.py"),

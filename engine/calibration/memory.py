@@ -10,6 +10,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -18,6 +19,7 @@ from ..cost.memory import MemoryModel
 from . import memory_bigscience, memory_megatron, memory_profiles, memory_runs, memory_simumax
 from .memory_case import Case, Kind, LeftOut, Prediction, Quantity, predict, read_table
 from .memory_fit import describe, fit_memory
+from .memory_folds import MemoryFolds
 
 KINDS: tuple[Kind, ...] = (
     memory_megatron.KIND, memory_bigscience.RANKS, memory_bigscience.SWEEPS, memory_profiles.MIST, memory_simumax.KIND,
@@ -27,26 +29,26 @@ KINDS: tuple[Kind, ...] = (
 _QUANTITIES: tuple[Quantity, ...] = ("allocated", "device", "reserved")
 #: Two predictions of a row that leaves something open agree within this.
 _AGREE = 1e-6
-_OPEN = "gpus and dp are empty, and the figure depends on them"
 
 
-def memory_report(path: str | Path) -> dict[str, Any] | None:
+def memory_report(path: str | Path, folds: MemoryFolds | None = None) -> dict[str, Any] | None:
     """What the file at `path` shows of the ledger, or None where it holds no memory of a kind that is known.
 
     `rows`, `used`, `left_out` (reason: rows), `memory` (of rows whose recipe is declared: the errors of the quantity that the
-    file holds), `oom`; `undeclared`, `quantities`, `families`, `worst` and `problems` are the detail.
+    file holds), `oom`; `undeclared`, `quantities`, `families`, `worst`, `folded` and `problems` are the detail. With `folds`,
+    rows that the shipped constants were fitted to are priced by a fit without their group; `folded` says how many.
     """
     table = read_table(path)
     kind = kind_of(table.columns) if table is not None else None
     if table is None or kind is None:
         return None
-    predictions, left_out, problems, rows = _predict(kind, kind.cases(table))
+    predictions, left_out, problems, rows = _predict(kind, kind.cases(table), folds)
     if not rows:
         return None
     declared = [one for one in predictions if one.case.declared]
     undeclared = [one for one in predictions if not one.case.declared]
-    if undeclared:
-        left_out["not declared, so predicted both ways: attention kernel"] = len({one.case.line for one in undeclared})
+    for one in undeclared:
+        left_out[f"not declared, so predicted both ways: {one.case.missing}"] += 1
     held = [q for q in _QUANTITIES if any(q in one.case.measured for one in declared)]
     return {
         "kind": kind.name,
@@ -54,7 +56,7 @@ def memory_report(path: str | Path) -> dict[str, Any] | None:
         "used": len({one.case.line for one in declared}),
         "left_out": dict(left_out),
         "memory": _figures(declared, held[0]) if held else None,
-        "oom": _confusion(declared),
+        "oom": _confusion(predictions),
         "quantities": {q: _figures(declared, q) for q in held},
         "families": {
             family: {q: _figures(these, q) for q in held if any(q in one.case.measured for one in these)}
@@ -63,6 +65,7 @@ def memory_report(path: str | Path) -> dict[str, Any] | None:
         "undeclared": _undeclared(undeclared),
         "worst": _worst(declared, held[0]) if held else [],
         "problems": problems,
+        "folded": sum(folds is not None and one.case.group in folds.groups for one in declared),
     }
 
 
@@ -80,7 +83,7 @@ def predictions_of(path: str | Path) -> list[Prediction]:
 
 
 def _predict(
-    kind: Kind, cases: Iterable[tuple[int, list[Case] | LeftOut]]
+    kind: Kind, cases: Iterable[tuple[int, list[Case] | LeftOut]], folds: MemoryFolds | None = None
 ) -> tuple[list[Prediction], Counter[str], list[dict[str, Any]], int]:
     shared: dict[object, MemoryModel] = {}
     found: list[Prediction] = []
@@ -93,14 +96,37 @@ def _predict(
             left_out[entry.reason] += 1
             problems.append({"row": line, "column": entry.column, "value": entry.value[:80], "reason": entry.reason})
             continue
-        priced = [predict(case, shared) for case in entry]
+        priced = [_priced(case, shared, folds) for case in entry]
         several = kind.alternatives and len(priced) > 1
-        if several and any(abs(one.memory.allocated.value / priced[0].memory.allocated.value - 1) > _AGREE for one in priced):
-            left_out[_OPEN] += 1
-            problems.append({"row": line, "column": "dp", "value": "", "reason": _OPEN})
-            continue
-        found += priced[:1] if several else priced
+        found += [_both_ways(priced)] if several else priced
     return found, left_out, problems, rows
+
+
+def _priced(case: Case, shared: dict[object, MemoryModel], folds: MemoryFolds | None) -> Prediction:
+    if folds is None or case.group not in folds.groups:
+        return predict(case, shared)
+    return predict(case, shared, sheet=folds.sheet(case.device, case.group), residuals=folds.residuals(case.group))
+
+
+def _both_ways(priced: Sequence[Prediction]) -> Prediction:
+    """Of several ways to read one row the larger, with an interval that reaches down to the smallest.
+
+    Ways that agree are one: nothing that decides was left open.
+    """
+    largest = max(priced, key=lambda one: one.memory.allocated.value)
+    smallest = min(priced, key=lambda one: one.memory.allocated.value)
+    if largest.memory.allocated.value <= smallest.memory.allocated.value * (1 + _AGREE):
+        case = priced[0].case
+        kept = ", ".join(name for name in case.missing.split(", ") if name == "attention kernel")
+        return replace(priced[0], case=replace(case, missing=kept))
+    memory = replace(
+        largest.memory,
+        allocated=replace(largest.memory.allocated, low=smallest.memory.allocated.low),
+        reserved=replace(largest.memory.reserved, low=smallest.memory.reserved.low),
+        device=replace(largest.memory.device, low=smallest.memory.device.low),
+    )
+    fit = largest.fit if largest.fit == smallest.fit else "at_risk"
+    return replace(largest, case=replace(largest.case, declared=False), memory=memory, fit=fit)
 
 
 def _by(predictions: Sequence[Prediction], name: str) -> dict[str, list[Prediction]]:

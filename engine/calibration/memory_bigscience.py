@@ -104,6 +104,7 @@ def rank_case(row: Row, line: int) -> list[Case]:
             stages=(stage,),
             measured=measured,
             step_end=end,
+            software="megatron-lm-2021",
         )
     ]
 
@@ -153,6 +154,7 @@ def sweep_case(row: Row, line: int) -> list[Case]:
             stages=stages,
             measured=measured,
             ran=ran,
+            software="megatron-deepspeed",
         )
     ]
 

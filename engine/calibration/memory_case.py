@@ -17,7 +17,7 @@ from typing import Literal
 
 from ..cluster import Cluster, Nodes
 from ..cost.frameworks import MEGATRON
-from ..cost.memory import Fit, MemoryModel, StageMemory, fits, stage_memory
+from ..cost.memory import Fit, MemoryModel, Residuals, StageMemory, fits, stage_memory
 from ..cost.memory_terms import Implementation
 from ..errors import InputError
 from ..hardware import DeviceSheet, Library, NodeSheet, open_library
@@ -54,7 +54,7 @@ class Case:
     """A row to price. `stages`: those whose ranks were measured, the largest of which is what was read.
 
     `measured` in bytes. `step_end`: bytes allocated between steps, where measured. `ran`: False where it ran out of memory.
-    `declared`: whether everything that decides is stated; `moe` and `family` are groups of the report.
+    `declared`: whether everything that decides is stated; `family` is a group of the report, `software` the framework's family.
     """
 
     line: int
@@ -70,6 +70,9 @@ class Case:
     ran: bool = True
     declared: bool = True
     step_end: float | None = None
+    software: str = ""
+    #: What is not declared, in a few words, where `declared` is False.
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +103,22 @@ def one_device(sheet: DeviceSheet) -> Cluster:
     return Cluster((Nodes(1, node),), ())
 
 
-def predict(case: Case, shared: dict[object, MemoryModel] | None = None) -> Prediction:
-    """The product's own ledger of the case's stages. `shared` keeps what earlier cases have computed."""
+def predict(
+    case: Case, shared: dict[object, MemoryModel] | None = None, *, sheet: DeviceSheet | None = None,
+    residuals: Residuals | None = None,
+) -> Prediction:  # fmt: skip
+    """The product's own ledger of the case's stages. `shared` keeps what earlier cases have computed.
+
+    `sheet` and `residuals`: constants in place of the shipped ones, as fitted without some rows.
+    """
     key = (case.model, case.workload, case.implementation)
     models: dict[object, MemoryModel] = {} if shared is None else shared
-    if key not in models:
-        models[key] = MemoryModel(*key)
-    found = [stage_memory(case.plan, index, models[key], case.device) for index in case.stages]
+    place = (*key, residuals)
+    if place not in models:
+        models[place] = MemoryModel(*key)
+        if residuals is not None:
+            models[place].residuals = residuals
+    found = [stage_memory(case.plan, index, models[place], sheet or case.device) for index in case.stages]
     most = max(found, key=lambda memory: memory.device.value)
     worst = {"no": 2, "at_risk": 1, "yes": 0}
     return Prediction(case, most, max((fits(memory) for memory in found), key=worst.__getitem__))

@@ -19,7 +19,7 @@ from ..plan import Mesh, Plan, Recompute, Schedule, Stage
 from .memory_case import Case, Kind, LeftOut, Quantity, Row, Table, device_of, number, text
 
 COLUMNS = (
-    "source", "group", "family", "device", "model", "workload", "plan", "layers_by_stage", "implementation", "stages",
+    "source", "group", "family", "software", "device", "model", "workload", "plan", "layers_by_stage", "implementation", "stages",
     "allocated_bytes", "reserved_bytes", "device_bytes", "step_end_bytes", "status", "declared",
 )  # fmt: skip
 _MEASURED: tuple[Quantity, ...] = ("allocated", "reserved", "device")
@@ -73,7 +73,7 @@ def write_runs(cases: Iterable[tuple[str, Case]]) -> str:
         )
         measured = [case.measured.get(quantity) for quantity in _MEASURED]
         writer.writerow([
-            source, case.group, case.family, case.device.name, _words(model), workload, words,
+            source, case.group, case.family, case.software, case.device.name, _words(model), workload, words,
             " ".join(str(stage.layers) for stage in plan.stages), _words(case.implementation),
             " ".join(str(stage) for stage in case.stages), *(round(value) if value else "" for value in measured),
             round(case.step_end) if case.step_end else "", "ok" if case.ran else "oom", case.declared,
@@ -161,6 +161,7 @@ def run_case(row: Row, line: int) -> list[Case]:
             ran=text(row, "status") != "oom",
             declared=text(row, "declared") == "True",
             step_end=end,
+            software=row.get("software", "").strip(),
         )
     ]
 

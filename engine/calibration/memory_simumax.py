@@ -92,9 +92,11 @@ def simumax_cases(row: Row, line: int) -> list[Case]:
             "reserved": MIB * max(values["max_reserved_mb"] for values in here),
         }
         family = "moe" if model.moe else "dense"
-        cases.append(
-            Case(line, text(row, "model"), family, model, workload, plan, sheet, replace(MEGATRON), (stage,), measured)
-        )
+        case = Case(
+            line, text(row, "model"), family, model, workload, plan, sheet, replace(MEGATRON), (stage,), measured,
+            software="megatron-core",
+        )  # fmt: skip
+        cases.append(case)
     return cases
 
 

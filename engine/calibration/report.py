@@ -24,6 +24,7 @@ from ..quantity import Quantity
 from .case import Case
 from .kinds import Reading, read_cases
 from .metrics import Errors, Point, errors_of, regret, spearman
+from .unseen import from_others
 
 #: Least rows of a sweep that are ranked.
 SWEEP = 3
@@ -58,10 +59,13 @@ class TimeReport:
 
 
 class Estimator:
-    """Prices cases as the product does, with the fold of a calibration where it has seen the row's group."""
+    """Prices cases as the product does, with the fold of a calibration where it has seen the row's group.
 
-    def __init__(self, library: Library, seen: Sequence[Case]) -> None:
-        self.library = library
+    `unseen`: as if no run on the case's device family had been measured (`unseen.from_others`).
+    """
+
+    def __init__(self, library: Library, seen: Sequence[Case], *, unseen: bool = False) -> None:
+        self.library, self.unseen = library, unseen
         self._constants = load_constants()
         self._seen = {_key(case): case.group for case in seen}
         # Times of a single node are composed of a few layer times (docs/accuracy.md): one that was fitted to tells its group.
@@ -78,7 +82,9 @@ class Estimator:
         if known is not None and fold is not None:
             self.folded += 1
             known = folded(known, dict(fold))
-        cluster = calibrated(case.cluster, lambda _, __: known, case.software)
+        if self.unseen:
+            known = from_others(self.library, case.cluster.device, case.software)
+        cluster = calibrated(case.cluster, lambda _, __: known, case.software, carry=self.library.carried)
         nominal = TimeModel(case.model, case.workload, cluster, constants=self._constants)
         if not intervals:
             return Point(case.row.line, case.seconds, nominal.seconds(case.plan))

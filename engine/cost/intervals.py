@@ -226,7 +226,8 @@ class Uncertainty:
             hidden=model.hidden, sequence=workload.sequence_length, devices=plan.devices,
             tensor=max(stage.mesh.tensor for stage in plan.stages),
         )  # fmt: skip
-        rows = [f"{name} is beyond the measured runs of {known.name} by more than a factor of two" for name in beyond]
+        rows = [f"no measured run on {known.device}: values carried from {known.carried_from}"] if known.carried_from else []
+        rows += [f"{name} is beyond the measured runs of {known.name} by more than a factor of two" for name in beyond]
         if model.moe is not None:
             rows.append(f"no measured run of {known.name} has experts")
         if workload.precision.compute == "fp8":
@@ -255,7 +256,7 @@ class Uncertainty:
             residual = fitted.residual if fitted.groups >= GROUPS else max(residual, fitted.residual)
         if exceptional:
             residual = max(residual, known["residual_exception"].value)
-        new = (self.unseen and fitted is None) or self._of_another_kind
+        new = (self.unseen and fitted is None) or self._of_another_kind or (fitted is not None and bool(fitted.carried_from))
         return residual, known["residual_new"].value if new else 0.0
 
 

@@ -45,11 +45,16 @@ def families(framework: str | None, version: str | None = None) -> tuple[str, ..
 Find = Callable[[DeviceSheet, str], Calibration | None]
 
 
-def calibrated(cluster: Cluster, find: Find, *software: str) -> Cluster:
-    """The cluster with each device under the first of the families `software` that `find` knows a calibration of."""
+def calibrated(cluster: Cluster, find: Find, *software: str, carry: Find | None = None) -> Cluster:
+    """The cluster with each device under the first of the families `software` that `find` knows a calibration of.
+
+    A device without one is taken as `carry` has it from another device, where that is given.
+    """
     groups = []
     for group in cluster.nodes:
         known = next((one for name in software if (one := find(group.device, name)) is not None), None)
+        if carry is not None and (known is None or not known.times):
+            known = next((one for name in software if (one := carry(group.device, name)) is not None), known)
         if known is not None:
             group = replace(group, sheet=replace(group.sheet, device=group.device.under(known)))
         groups.append(group)

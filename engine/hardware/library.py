@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from math import inf, log
 from pathlib import Path
 
 from ..document import Document, load_document, parse_document
 from ..errors import DataError, InputError, UsageError
 from ..frozen import dataclass, field
+from .carry import carried
 from .cursor import nearest, shown
 from .reader import Head, read_calibration, read_device, read_head, read_node
 from .sheets import Calibration, DeviceSheet, NodeSheet, Origin, same_name
@@ -61,20 +64,49 @@ class Library:
         """
         name = f"{device.name}.{software}"
         if name not in self._calibrations:
-            own = (read_calibration(one.document, _origin_of(one)) for one in self.added if one.head.kind == "calibration")
-            found = next((one for one in own if device.answers_to(one.device) and one.software == software), None)
+            own = [one for one in self._own_calibrations() if device.answers_to(one.device) and one.software == software]
+            found = next((one for one in own if one.times), None)
             if found is None and (entry := _find_shipped("calibration", name)) is not None:
                 origin = Origin("shipped", f"hardware/calibrations/{entry.name}")
                 found = read_calibration(_parse_shipped("calibration", entry), origin)
+            memory = next((one for one in own if one.workspace or one.allocator_reserve), None)
+            if found is None or memory is None:
+                found = found or memory
+            elif memory is not found:
+                # Times of one sheet, memory of another: a user's sheet of memory alone leaves the times as they were.
+                found = replace(
+                    found, sha256=f"{found.sha256} with {memory.sha256}", workspace=memory.workspace or found.workspace,
+                    allocator_reserve=memory.allocator_reserve or found.allocator_reserve,
+                )  # fmt: skip
             self._calibrations[name] = found
         return self._calibrations[name]
+
+    def carried(self, device: DeviceSheet, software: str) -> Calibration | None:
+        """What is taken of a software family on `device` from one where it was measured: of the same architecture if there is
+        one, else of the nearest peak rate. None where the family was measured nowhere, or only on one other architecture, so
+        that nothing shows how it carries.
+        """
+        names = [stem.removesuffix(f".{software}") for stem, _ in _shipped("calibration") if stem.endswith(f".{software}")]
+        names += [one.device for one in self._own_calibrations() if one.software == software]
+        found = []
+        for name in dict.fromkeys(names):
+            other = self.device(name)
+            known = self.calibration(other, software) if other.name != device.name else None
+            if known is not None and known.times:
+                found.append((other.architecture != device.architecture, _apart(other, device), known, other))
+        if not found:
+            return None
+        new, _, known, source = min(found, key=lambda one: one[:2])
+        return None if new and len({one[3].architecture for one in found}) < 2 else carried(known, source, device)
+
+    def _own_calibrations(self) -> Iterator[Calibration]:
+        return (read_calibration(one.document, _origin_of(one)) for one in self.added if one.head.kind == "calibration")
 
     def calibrations(self, device: DeviceSheet) -> tuple[Calibration, ...]:
         """All that are known of software families on `device`."""
         shipped = [stem for stem, _ in _shipped("calibration") if stem.startswith(f"{device.name}.")]
         names = {stem.removeprefix(f"{device.name}.") for stem in shipped}
-        own = (read_calibration(one.document, _origin_of(one)) for one in self.added if one.head.kind == "calibration")
-        names |= {one.software for one in own if device.answers_to(one.device)}
+        names |= {one.software for one in self._own_calibrations() if device.answers_to(one.device)}
         found = (self.calibration(device, name) for name in sorted(names))
         return tuple(one for one in found if one is not None)
 
@@ -151,6 +183,12 @@ def device_names(folders: Sequence[str | Path] = ()) -> tuple[str, ...]:
 def node_names(folders: Sequence[str | Path] = ()) -> tuple[str, ...]:
     """The names of all known node types, sorted, without aliases."""
     return open_library(folders).names("node")
+
+
+def _apart(one: DeviceSheet, other: DeviceSheet) -> float:
+    """How far two devices' 16-bit peaks lie apart, in logarithms."""
+    rates = [sheet.peak("bf16") or sheet.peak("fp16") for sheet in (one, other)]
+    return abs(log(rates[0].value / rates[1].value)) if rates[0] and rates[1] else inf
 
 
 def _shipped(kind: str) -> Iterator[tuple[str, Traversable]]:

@@ -123,12 +123,16 @@ def read_calibration(document: Document, origin: Origin) -> Calibration:
     head = read_head(document)
     root = Cursor(document, document.data)
     entries = root.mapping(
-        ("kind", "name", "device", "software", "fitted", "left_out", "rows", "groups", "sources", "spans"),
-        ("folds", "vendor", "files"),
+        ("kind", "name", "device", "software", "left_out", "rows", "groups", "sources", "spans"),
+        ("fitted", "held", "folds", "vendor", "files"),
     )
-    fitted = entries["fitted"].mapping(("gemm", "memory"), tuple(_FITTED))
+    if "fitted" not in entries and "held" not in entries:
+        raise root.error("the sheet has neither 'fitted' nor 'held'", "Write it with planproof calibrate.")
+    fitted = entries["fitted"].mapping(("gemm", "memory"), tuple(_FITTED)) if "fitted" in entries else {}
     values = {name: fitted[name].ranged(_FITTED[name]) for name in fitted}
-    errors = entries["left_out"].mapping(("residual", "residual_ratio", "bias"), ("mean", "worst"))
+    held = entries["held"].mapping((), ("workspace", "allocator_reserve")) if "held" in entries else {}
+    needed = ("residual", "residual_ratio", "bias") if fitted else ()
+    errors = entries["left_out"].mapping(needed, ("mean", "worst", "memory"))
     spans = []
     for name, item in entries["spans"].mapping((), ("hidden", "sequence", "tensor", "devices", "microbatch")).items():
         low, high = (one.number(0, 1e9) for one in item.items())
@@ -138,8 +142,8 @@ def read_calibration(document: Document, origin: Origin) -> Calibration:
         name=head.name,
         device=entries["device"].text(_NAME, _NAME_EXAMPLE),
         software=entries["software"].text(_NAME, _NAME_EXAMPLE),
-        gemm=values["gemm"],
-        memory=values["memory"],
+        gemm=values.get("gemm"),
+        memory=values.get("memory"),
         attention_unfused=values.get("attention_unfused"),
         attention_flash=values.get("attention_flash"),
         launch=values.get("launch"),
@@ -147,9 +151,9 @@ def read_calibration(document: Document, origin: Origin) -> Calibration:
         interference=values.get("interference"),
         fabric=values.get("fabric"),
         loss=values.get("loss"),
-        residual=errors["residual"].number(0, 5),
-        residual_ratio=errors["residual_ratio"].number(0, 5),
-        bias=errors["bias"].number(-1, 5),
+        residual=errors["residual"].number(0, 5) if fitted else 0.0,
+        residual_ratio=errors["residual_ratio"].number(0, 5) if fitted else 0.0,
+        bias=errors["bias"].number(-1, 5) if fitted else 0.0,
         rows=entries["rows"].count(1, 10**6),
         groups=entries["groups"].count(1, 10**6),
         sources=tuple(item.text() for item in entries["sources"].items()),
@@ -157,6 +161,8 @@ def read_calibration(document: Document, origin: Origin) -> Calibration:
         folds=tuple(folds),
         origin=origin,
         sha256=document.sha256,
+        workspace=held["workspace"].ranged(Dimension.BYTES) if "workspace" in held else None,
+        allocator_reserve=held["allocator_reserve"].ranged(Dimension.FRACTION) if "allocator_reserve" in held else None,
     )
 
 

@@ -114,8 +114,8 @@ class Calibration:
     name: str
     device: str
     software: str
-    gemm: Ranged
-    memory: Ranged
+    gemm: Ranged | None
+    memory: Ranged | None
     attention_unfused: Ranged | None
     attention_flash: Ranged | None
     launch: Ranged | None
@@ -136,6 +136,16 @@ class Calibration:
     folds: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     origin: Origin
     sha256: str
+    #: Memory that is not tensors, where it was measured. Without `gemm` and `memory` it is all that was.
+    workspace: Ranged | None = None
+    allocator_reserve: Ranged | None = None
+    #: The device that was measured, where this one was not and the values are carried over.
+    carried_from: str = ""
+
+    @property
+    def times(self) -> bool:
+        """Whether step times were measured; if not, memory alone was."""
+        return self.gemm is not None
 
     def far(self, **values: float) -> tuple[str, ...]:
         """The names of `values` that lie beyond what was measured, by more than a factor of two."""
@@ -179,12 +189,17 @@ class DeviceSheet:
 
     def under(self, known: Calibration) -> DeviceSheet:
         """The sheet with the values of a calibration of this device in force."""
+        held = replace(
+            self, workspace=known.workspace or self.workspace, allocator_reserve=known.allocator_reserve or self.allocator_reserve
+        )
+        if known.gemm is None or known.memory is None:
+            return held
         efficiency = replace(
             self.efficiency, gemm=known.gemm, memory=known.memory,
             attention_unfused=known.attention_unfused or self.efficiency.attention_unfused,
             attention_flash=known.attention_flash or self.efficiency.attention_flash,
         )  # fmt: skip
-        return replace(self, efficiency=efficiency, launch=known.launch or self.launch, calibration=known)
+        return replace(held, efficiency=efficiency, launch=known.launch or self.launch, calibration=known)
 
     @property
     def capacity(self) -> Quantity:

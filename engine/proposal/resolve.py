@@ -39,7 +39,8 @@ def resolve(loaded: LoadedProposal, library: Library) -> Case:
     batch = resolve_batch(stated.workload, collect, replicas_of(stated.plans, described) if loaded.launched else None)
     workload = resolve_workload(stated.workload, batch, collect)
     if cluster is not None and heading.framework is not None:
-        cluster = calibrated(cluster, library.calibration, *families(heading.framework.name, heading.framework.version))
+        names = families(heading.framework.name, heading.framework.version)
+        cluster = calibrated(cluster, library.calibration, *names, carry=library.carried)
     framework = heading.framework.name if heading.framework is not None else None
     plans = resolve_plans(stated.plans, _layers(model, loaded), batch.sequences, described, collect, framework)
     profile, profile_quantity = _profile(stated.profile, collect)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
+from planproof.calibration.calibrate import calibrate_files
 from planproof.calibration.memory import memory_report, predictions_of
 from planproof.calibration.memory_case import Case, Prediction
 from planproof.calibration.memory_fit import FittedConstant, fit_memory, quantile
+from planproof.calibration.memory_folds import MemoryFolds
 from planproof.calibration.memory_runs import write_runs
 from planproof.cost.memory import load_residuals
-from planproof.hardware import load_device
+from planproof.errors import UsageError
+from planproof.hardware import load_device, open_library
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +103,55 @@ def test_a_damaged_row_of_the_table_is_left_out_and_the_others_stay(tmp_path: Pa
     assert found is not None
     assert found["used"] == 2
     assert found["left_out"] == {"model, workload, plan or implementation cannot be read": 1}
+
+
+def test_folds_price_a_group_by_the_constants_of_the_others(priced: list[Prediction], table: Path) -> None:
+    """V100: three runs with reserves of their own; without one of them the reserve is that of the other two."""
+    folds = MemoryFolds(priced)
+    sheet = load_device("V100-32GB")
+    runs = sorted({row.case.group for row in priced if row.case.device.name == "V100-32GB"})
+    reserves = {group: folds.sheet(sheet, group).allocator_reserve.value for group in runs}
+    for group in runs:
+        others = [
+            row.case.measured["reserved"] / row.case.measured["allocated"] - 1
+            for row in priced
+            if row.case.device.name == "V100-32GB" and row.case.group != group
+        ]
+        assert reserves[group] == pytest.approx(quantile(others, 0.5))
+    assert folds.sheet(sheet, "a run of nobody") is sheet
+    report = memory_report(table, folds)
+    assert report is not None
+    assert report["folded"] == len(priced)
+
+
+def test_calibrate_fits_memory_and_its_sheet_is_read_again(table: Path, tmp_path: Path) -> None:
+    found = calibrate_files([table], device="B200", day=date(2026, 12, 2))
+    assert found.held is not None
+    assert any("allocator_reserve" in line and "3 groups" in line for line in found.lines)
+    assert any(line.strip().startswith("reserved of groups that the fit did not see") for line in found.lines)
+    (tmp_path / "b200.yaml").write_text(found.sheet.replace("value: 5.236 %", "value: 6.2 %"), encoding="utf-8")
+    library = open_library([str(tmp_path)])
+    known = library.calibration(library.device("B200"), "megatron-core")
+    assert known is not None
+    assert known.times, "the shipped times stay in force beside memory of one's own"
+    under = library.device("B200").under(known)
+    assert under.allocator_reserve.value == pytest.approx(0.062)
+    assert under.efficiency.gemm.value == pytest.approx(known.gemm.value if known.gemm else 0)
+
+
+def test_memory_of_a_family_without_times_stands_alone(table: Path, tmp_path: Path) -> None:
+    found = calibrate_files([table], device="V100-32GB", day=date(2026, 12, 2))
+    (tmp_path / "v100.yaml").write_text(found.sheet, encoding="utf-8")
+    library = open_library([str(tmp_path)])
+    sheet = library.device("V100-32GB")
+    known = library.calibration(sheet, "megatron-lm-2021")
+    assert known is not None
+    assert not known.times
+    under = sheet.under(known)
+    assert under.calibration is None, "no time was measured, so the times are those of a device without calibration"
+    assert under.allocator_reserve.low == pytest.approx(0.1997, abs=1e-4)
+
+
+def test_memory_of_several_devices_must_be_chosen_from(table: Path) -> None:
+    with pytest.raises(UsageError, match="B200 under megatron-core"):
+        calibrate_files([table], day=date(2026, 12, 2))
