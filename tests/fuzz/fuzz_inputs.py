@@ -99,6 +99,17 @@ def proposal(rng: Random) -> dict[str, Any]:
     return whole
 
 
+def narrow(rng: Random) -> dict[str, Any]:
+    """A limit on the space, such that a whole review of it is short: few degrees, and one value of what multiplies plans."""
+    pick = rng.choice
+    return {
+        "degrees": {"tensor": pick(([1], [1, 2], [1, 8])), "pipeline": pick(([1], [1, 2], [2])), "context": [1]},
+        "microbatch": pick(([1], [1, 2])), "zero": pick(([0], [1], [1, 3])), "recompute": pick((["none"], ["none", "full"])),
+        "schedules": [pick(("gpipe", "1f1b", "interleaved_1f1b", "zb_h1"))], "interleave": [pick((1, 2))],
+        "sequence_parallel": [pick((True, False))],
+    }  # fmt: skip
+
+
 def changed(rng: Random, whole: Any) -> Any:
     """`whole` with a few values replaced, removed, renamed or put elsewhere."""
     copy = deepcopy(whole)
