@@ -4,8 +4,8 @@
 
 - `--inputs`: drawn inputs over all readers in turn (`tests/fuzz/fuzz_inputs.py`), each honest, spoilt or noise.
 - `--lints`: whole proposals through facts and both evaluators.
-- `--reviews`: through the search too, priced, decided and written as JSON, every fifth as a record, every twentieth as HTML. Three
-  of four have a narrow space and are searched to its end; the others have whatever space was drawn, and a limit of 0.2 s.
+- `--reviews`: through the search too, priced, decided and written as JSON, every fifth as a record, every twentieth as HTML.
+  Three of four have a narrow space and are searched to its end; the others have whatever space was drawn, and a limit of 0.2 s.
 
 The same seed, number and jobs draw the same inputs. A fault is anything raised that is no error of planproof, an error that says
 `internal`, or more than `--limit` seconds; its input is written to `--keep` for `tests/fuzz/corpus/`. Exit status 1 with faults.

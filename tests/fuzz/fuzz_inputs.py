@@ -45,8 +45,8 @@ _WORDS = (
     "planproof", "model", "transformer", "layers", "cluster", "nodes", "fabric", "plans", "stages", "uniform", "policy",
     "claims", "profile", "file", "grade", "measured", "tensor", "data", "&a", "*a", "<<", "!!python/object:x", "- ", "? ",
     "---", "...", "%", "{", "}", "[", "]", ",", ": ", "\n", "\t", "'", '"', "#", "|", ">", "\\", "\r", "\u0085", "\ufeff",
-    "\ud7ff", "0x", "1e400", "NV18", "GPU0", "X", "SYS", "# Out of bounds values", "9" * 5000, "float", "sum", "nan", "XGMI", "when",
-    "all", "absent", "= group.size", "< params.x",
+    "\ud7ff", "0x", "1e400", "NV18", "GPU0", "X", "SYS", "# Out of bounds values", "9" * 5000, "float", "sum", "nan", "XGMI",
+    "when", "all", "absent", "= group.size", "< params.x",
 )  # fmt: skip
 
 
@@ -302,9 +302,8 @@ def model_config(rng: Random) -> bytes:
 
 def baseline(rng: Random) -> bytes:
     """A baseline with a few values changed."""
-    rows = [
-        {"path": f"p{k}.yaml", "rule": "MAP004", "pointer": f"/plans/{k}", "fingerprint": "0" * 16} for k in range(rng.randint(0, 4))
-    ]
+    same = {"rule": "MAP004", "fingerprint": "0" * 16}
+    rows = [{"path": f"p{k}.yaml", "pointer": f"/plans/{k}", **same} for k in range(rng.randint(0, 4))]
     whole = {"planproof_baseline": rng.choice((1, 1, 1, 2)), "findings": rows}
     return json.dumps(changed(rng, whole) if rng.random() < 0.6 else whole).encode()
 

@@ -57,7 +57,8 @@ def _word(rng: Random, depth: int = 0) -> str:
 def _statement(rng: Random, depth: int) -> list[str]:
     name, word = rng.choice(_NAMES), _word(rng)
     inner = _statement(rng, depth + 1) if depth < 4 else [f"{name}={word}"]
-    condition = rng.choice((f'[ "${name}" = {word} ]', f"[[ ${name} -gt {word} ]]", "true", f"(( {name} > 2 ))", f"test -n ${name}"))
+    tests = (f'[ "${name}" = {word} ]', f"[[ ${name} -gt {word} ]]", "true", f"(( {name} > 2 ))", f"test -n ${name}")
+    condition, end = rng.choice(tests), rng.choice(("EOF", "EOF", "E"))
     return rng.choice((
         [f"{name}={word}"],
         [f"export {name}={word}"],
@@ -70,7 +71,7 @@ def _statement(rng: Random, depth: int) -> list[str]:
         [f"while {condition}; do", *inner, "done"],
         [f"case ${name} in", f"  {word}) {name}=1 ;;", "  *)", *inner, "  ;;", "esac"],
         [f"{name.lower()}() {{", *inner, "}", name.lower()],
-        [f"cat <<EOF > {word}", '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1}}', rng.choice(("EOF", "EOF", "E"))],
+        [f"cat <<EOF > {word}", '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1}}', end],
         [f"source {word}"],
         [f"read -r {name} <<< {word}"],
         [f"{name}=$({word} | head -n 1)"],
