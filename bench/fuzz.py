@@ -3,8 +3,9 @@
     python bench/fuzz.py [--inputs N] [--reviews N] [--lints N] [--seed S] [--jobs J] [--limit SECONDS] [--keep DIR] [--json]
 
 - `--inputs`: drawn inputs over all readers in turn (`tests/fuzz/fuzz_inputs.py`), each honest, spoilt or noise.
-- `--lints`: whole proposals through facts and both evaluators; `--reviews`: through the search too, priced and decided, with
-  at most 50 priced candidates.
+- `--lints`: whole proposals through facts and both evaluators.
+- `--reviews`: through the search too, priced, decided and written as JSON, every fifth as a record, every twentieth as HTML.
+  Three of four have a narrow space and are searched to its end; the others have whatever space was drawn, and a limit of 0.2 s.
 
 The same seed, number and jobs draw the same inputs. A fault is anything raised that is no error of planproof, an error that says
 `internal`, or more than `--limit` seconds; its input is written to `--keep` for `tests/fuzz/corpus/`. Exit status 1 with faults.
@@ -22,13 +23,21 @@ import signal
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "fuzz"))
 
-from fuzz_inputs import ALLOWED, READERS, changed, drawn, proposal, spoilt, written
+from fuzz_inputs import ALLOWED, READERS, changed, drawn, narrow, proposal, spoilt, written
 from planproof.errors import PlanproofError
+from planproof.pipeline import Options, Session, examine, review_loaded
+from planproof.proposal import parse_proposal
+from planproof.report.html import render_html
+from planproof.report.record import render_record
+from planproof.report.review_json import json_text, review_json
+
+WHERE = Path("/nowhere/p.yaml")
 
 
 class TooLong(BaseException):
@@ -50,12 +59,24 @@ def audit(event: str, arguments: tuple[object, ...]) -> None:
         SEEN[f"written: {arguments[0]}"] += 1
 
 
-def whole(rng: Random) -> bytes:
-    kind = rng.random()
+def whole(rng: Random, narrowed: bool = False) -> bytes:
+    kind, made = rng.random(), proposal(rng)
+    if narrowed:
+        made["layouts"] = narrow(rng)
     if kind < 0.7:
-        return written(rng, proposal(rng))
-    raw = written(rng, changed(rng, proposal(rng)))
+        return written(rng, made)
+    raw = written(rng, changed(rng, made))
     return raw if kind < 0.95 else spoilt(rng, raw)
+
+
+def reviewed(raw: bytes, opened: Session, number: int) -> None:
+    """A whole review and what is printed of it."""
+    done = review_loaded(parse_proposal(raw, "p.yaml", WHERE), opened)
+    json.loads(json_text(review_json(done)))
+    if number % 5 == 0:
+        render_record(done)
+    if number % 20 == 0:
+        render_html(done)
 
 
 def run(share: tuple[int, int, int, int, int, float]) -> dict[str, object]:
@@ -91,18 +112,16 @@ def run(share: tuple[int, int, int, int, int, float]) -> dict[str, object]:
         name = names[k % len(names)]
         tried(name, drawn(rng, name), READERS[name][1])
     if lints or reviews:
-        from planproof.pipeline import Options, Session, examine, review_loaded
-        from planproof.proposal import parse_proposal
-
-        where = Path("/nowhere/p.yaml")
-        opened = Session(Options(work_limit=50))
+        opened, limited = Session(Options()), Session(Options(time_limit=0.2))
         try:
             for _ in range(lints):
-                tried("lint", whole(rng), lambda raw: examine(parse_proposal(raw, "p.yaml", where), opened))
-            for _ in range(reviews):
-                tried("review", whole(rng), lambda raw: review_loaded(parse_proposal(raw, "p.yaml", where), opened))
+                tried("lint", whole(rng), lambda raw: examine(parse_proposal(raw, "p.yaml", WHERE), opened))
+            for k in range(reviews):
+                wide = k % 4 == 3
+                tried("review", whole(rng, not wide), partial(reviewed, opened=limited if wide else opened, number=k))
         finally:
             opened.close()
+            limited.close()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     return {"counts": counts, "faults": faults, "slowest": slowest, "peak_mib": peak, "seen": dict(SEEN)}
 

@@ -152,15 +152,12 @@ def read_profile(raw: bytes, name: str, *, separate_ends: bool = False) -> Measu
     if len(lines) > MAX_ROWS + 1:
         raise _wrong(name, lines[-1][0], f"has more than {MAX_ROWS} rows")
     header_line, header = lines[0]
-    columns = _columns(next(csv.reader(io.StringIO(header), strict=True)), name, header_line)
+    columns = _columns(_cells(header, name, header_line), name, header_line)
     rows: list[ProfileRow] = []
     index: dict[tuple[int, int, Mesh, int], ProfileRow] = {}
     clashes: list[tuple[ProfileRow, ProfileRow]] = []
     for number, line in lines[1:]:
-        try:
-            cells = next(csv.reader(io.StringIO(line), strict=True))
-        except csv.Error as error:
-            raise _wrong(name, number, f"is no CSV row: {error}") from None
+        cells = _cells(line, name, number)
         if len(cells) != len(columns):
             raise _wrong(name, number, f"has {len(cells)} cells where the header has {len(columns)} columns")
         row = _row(columns, cells, name, number)
@@ -172,6 +169,13 @@ def read_profile(raw: bytes, name: str, *, separate_ends: bool = False) -> Measu
     if not rows:
         raise _wrong(name, header_line, "has a header and no rows")
     return MeasuredProfile(name, tuple(rows), index, tuple(clashes), separate_ends)
+
+
+def _cells(line: str, name: str, number: int) -> list[str]:
+    try:
+        return next(csv.reader(io.StringIO(line), strict=True))
+    except csv.Error as error:
+        raise _wrong(name, number, f"is no CSV row: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

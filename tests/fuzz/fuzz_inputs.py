@@ -11,19 +11,27 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from random import Random
 from typing import Any
 
+from fuzz_launch import launch_file, model_files, named, unnamed
 from planproof.cluster.description import DescriptionError, read_description
 from planproof.config.toml_file import read_toml
 from planproof.document import parse_document
 from planproof.errors import PlanproofError
 from planproof.facts import KINDS
-from planproof.importers import nccl_tests, nvidia_topo, rocm_smi, torch_allreduce
+from planproof.hardware.reader import read_device
+from planproof.hardware.sheets import Origin
+from planproof.importers import hf_config, nccl_tests, nvidia_topo, rocm_smi, torch_allreduce
+from planproof.importers.launch import LAUNCH, SourceFile, kinds_of, read_launch
 from planproof.importers.run_log import read_run_log
 from planproof.inference import load_rule
+from planproof.inference.comments import read_comments
+from planproof.proposal.launching import load_launch
 from planproof.proposal.load import validate
 from planproof.proposal.profile import read_profile
+from planproof.report.baseline import parse_baseline
 
 #: What a reader may raise: everything else is a fault of ours.
 ALLOWED = (PlanproofError, DescriptionError)
@@ -37,8 +45,8 @@ _WORDS = (
     "planproof", "model", "transformer", "layers", "cluster", "nodes", "fabric", "plans", "stages", "uniform", "policy",
     "claims", "profile", "file", "grade", "measured", "tensor", "data", "&a", "*a", "<<", "!!python/object:x", "- ", "? ",
     "---", "...", "%", "{", "}", "[", "]", ",", ": ", "\n", "\t", "'", '"', "#", "|", ">", "\\", "\r", "\u0085", "\ufeff",
-    "\ud7ff", "0x", "1e400", "NV18", "GPU0", "X", "SYS", "# Out of bounds values", "float", "sum", "nan", "XGMI", "when",
-    "all", "absent", "= group.size", "< params.x",
+    "\ud7ff", "0x", "1e400", "NV18", "GPU0", "X", "SYS", "# Out of bounds values", "9" * 5000, "float", "sum", "nan", "XGMI",
+    "when", "all", "absent", "= group.size", "< params.x",
 )  # fmt: skip
 
 
@@ -91,6 +99,17 @@ def proposal(rng: Random) -> dict[str, Any]:
     return whole
 
 
+def narrow(rng: Random) -> dict[str, Any]:
+    """A limit on the space, such that a whole review of it is short: few degrees, and one value of what multiplies plans."""
+    pick = rng.choice
+    return {
+        "degrees": {"tensor": pick(([1], [1, 2], [1, 8])), "pipeline": pick(([1], [1, 2], [2])), "context": [1]},
+        "microbatch": pick(([1], [1, 2])), "zero": pick(([0], [1], [1, 3])), "recompute": pick((["none"], ["none", "full"])),
+        "schedules": [pick(("gpipe", "1f1b", "interleaved_1f1b", "zb_h1"))], "interleave": [pick((1, 2))],
+        "sequence_parallel": [pick((True, False))],
+    }  # fmt: skip
+
+
 def changed(rng: Random, whole: Any) -> Any:
     """`whole` with a few values replaced, removed, renamed or put elsewhere."""
     copy = deepcopy(whole)
@@ -125,12 +144,12 @@ def written(rng: Random, whole: Any) -> bytes:
 
     try:
         if rng.random() < 0.3:
-            text = json.dumps(whole, indent=rng.choice((None, 1)), ensure_ascii=rng.random() < 0.5)
+            text = json.dumps(whole, indent=rng.choice((None, 1)), ensure_ascii=rng.random() < 0.5, default=str)
             return text.encode("utf-8", "surrogatepass")
         style = {"sort_keys": rng.random() < 0.5, "default_flow_style": rng.choice((None, False)), "allow_unicode": True}
         return str(yaml.dump(whole, Dumper=yaml.CSafeDumper, **style)).encode("utf-8", "surrogatepass")
     except yaml.YAMLError:
-        return json.dumps(whole).encode()
+        return json.dumps(whole, default=str).encode()
 
 
 def spoilt(rng: Random, raw: bytes) -> bytes:
@@ -260,6 +279,86 @@ def run_lines(rng: Random) -> str:
     )
 
 
+@cache
+def sheet_texts() -> tuple[bytes, ...]:
+    """The shipped data sheets of devices."""
+    root = files("planproof.hardware.devices")
+    return tuple(one.read_bytes() for one in sorted(root.iterdir(), key=lambda one: one.name) if one.name.endswith(".yaml"))
+
+
+def sheet(rng: Random) -> bytes:
+    """A data sheet, as shipped or with a few values changed."""
+    import yaml
+
+    raw = rng.choice(sheet_texts())
+    return raw if rng.random() < 0.3 else written(rng, changed(rng, yaml.load(raw, yaml.CSafeLoader)))
+
+
+def model_config(rng: Random) -> bytes:
+    """A model's configuration file with a few values changed."""
+    raw = rng.choice(model_files())
+    return raw if rng.random() < 0.2 else json.dumps(changed(rng, json.loads(raw))).encode()
+
+
+def baseline(rng: Random) -> bytes:
+    """A baseline with a few values changed."""
+    same = {"rule": "MAP004", "fingerprint": "0" * 16}
+    rows = [{"path": f"p{k}.yaml", "pointer": f"/plans/{k}", **same} for k in range(rng.randint(0, 4))]
+    whole = {"planproof_baseline": rng.choice((1, 1, 1, 2)), "findings": rows}
+    return json.dumps(changed(rng, whole) if rng.random() < 0.6 else whole).encode()
+
+
+def commented(rng: Random) -> bytes:
+    """A proposal with suppressions at the ends of lines and above them, some of them malformed."""
+    raw = b"{"
+    while raw.startswith(b"{"):
+        raw = written(rng, proposal(rng))
+    lines = raw.decode("utf-8", "replace").splitlines()
+    for _ in range(rng.randint(1, 4)):
+        spoil = rng.random() < 0.2
+        reason = rng.choice(("why", '""', '"')) if spoil else '"a, b"'
+        until = rng.choice(("2027-13-01", "never", "")) if spoil else rng.choice(("2027-01-01", "1999-01-01"))
+        fields = [f"reason={reason}", f"owner={rng.choice(('x@y', ''))}", f"until={until}"]
+        rng.shuffle(fields)
+        if spoil and rng.random() < 0.5:
+            fields.pop()
+        word, rule = (rng.choice(("allow", "ignore", "")), rng.choice(("", "*"))) if spoil else ("ignore", "MAP004")
+        text = f"# planproof: {word} {rule} "
+        text += " ".join(fields)
+        at = rng.randrange(len(lines) + 1)
+        if at < len(lines) and rng.random() < 0.5:
+            lines[at] += f"  {text}"
+        else:
+            lines.insert(at, text)
+    return "\n".join(lines).encode("utf-8", "replace")
+
+
+def _launch(rng: Random) -> bytes:
+    return named(*launch_file(rng, changed, written))
+
+
+def _read_launch(raw: bytes) -> object:
+    """By the kinds that it has the signs of, then as `lint` takes a bare one."""
+    name, rest = unnamed(raw)
+    file = SourceFile(name, rest)
+    for kind in kinds_of(file):
+        if kind in LAUNCH:
+            try:
+                read_launch(file, kind)
+            except PlanproofError:
+                continue
+    return load_launch(rest, name, Path("/nowhere") / name, bare=True)
+
+
+def _read_model(raw: bytes) -> object:
+    document = parse_document(raw, "config.json")
+    return hf_config.read(document.data, document.place) if isinstance(document.data, dict) else None
+
+
+def _read_sheet(raw: bytes) -> object:
+    return read_device(parse_document(raw, "device.yaml"), Origin("added", "device.yaml"))
+
+
 def _proposal(raw: bytes) -> object:
     return validate(parse_document(raw, "p.yaml"))
 
@@ -280,6 +379,11 @@ READERS: Mapping[str, tuple[Callable[[Random], bytes], Callable[[bytes], object]
     "run-log": (lambda rng: run_lines(rng).encode(), lambda raw: read_run_log(raw, "log.txt")),
     "profile": (lambda rng: stage_rows(rng).encode(), lambda raw: read_profile(raw, "s.csv")),
     "description": (lambda rng: words(rng).encode(), lambda raw: read_description(raw.decode("utf-8", "replace"))),
+    "launch": (_launch, _read_launch),
+    "hf-config": (model_config, _read_model),
+    "device": (sheet, _read_sheet),
+    "baseline": (baseline, lambda raw: parse_baseline(raw, "baseline.json")),
+    "suppressions": (commented, lambda raw: read_comments(parse_document(raw, "p.yaml"))),
     "configuration": (lambda rng: settings_text(rng).encode(), lambda raw: read_toml(raw, "planproof.toml")),
 }
 
