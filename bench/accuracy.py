@@ -31,7 +31,7 @@ from planproof.calibration.kinds import read_cases
 from planproof.calibration.memory import memory_report, predictions_of
 from planproof.calibration.memory_folds import MemoryFolds
 from planproof.calibration.metrics import Point, binomial_holds, errors_of
-from planproof.calibration.report import Estimator, TimeReport, label, time_report
+from planproof.calibration.report import Estimator, Ratios, TimeReport, label, time_report
 from planproof.errors import DataError
 from planproof.hardware import open_library
 
@@ -82,14 +82,26 @@ def told(report: TimeReport, found: dict, memory: dict | None, rows: bool) -> No
     if worst:
         print("    " + ("rows" if rows else "worst rows") + ": " + ", ".join(f"line {p.line} {p.error:+.1%}" for _, p in worst))
     for sweep in report.sweeps:
-        noise = f", repeats differ by {sweep.noise:.1%}" if sweep.noise is not None else ""
+        noise = f", one plan, repeated or with another batch, differs by {sweep.noise:.1%}" if sweep.noise is not None else ""
         rank = f"{sweep.spearman:.2f}" if sweep.spearman is not None else "none"
         print(f"    sweep {sweep.name}: {sweep.rows} plans, rank correlation {rank}, regret {sweep.regret:.1%}{noise}")
+    if report.ratios is not None:
+        told_ratios(report.ratios)
     if memory is not None:
         told_memory(memory)
     if rows:
         for _, rejected in report.reading.left_out:
             print(f"    {rejected.reason}: {rejected.detail}")
+
+
+def told_ratios(found: Ratios) -> None:
+    """Pairs of plans inside sweeps."""
+    holds = "holds" if binomial_holds(found.inside, found.pairs) else "does not hold"
+    print(
+        f"    ratios of two plans of a sweep: {found.pairs} pairs, {found.inside} inside +-{found.width:.1%} ({holds} 90 %); "
+        f"{found.told} of {found.different} that differ by 5 % or more told apart, {found.wrong} the wrong way; of those 5 to "
+        f"10 % apart {found.close_told} of {found.close}"
+    )
 
 
 def told_memory(memory: dict) -> None:

@@ -16,7 +16,7 @@ from math import exp, log, sqrt
 from typing import NamedTuple
 
 from ..cost.factors import Factors, load_constants
-from ..cost.step import TimeModel
+from ..cost.step import StepTime, TimeModel
 from ..errors import UsageError
 from ..hardware import DeviceSheet
 from ..model import Attention
@@ -87,6 +87,13 @@ _constants = cache(load_constants)
 def predict(case: Case, factors: Factors | None = None) -> float:
     """Seconds of the case by closed form."""
     return TimeModel(case.model, case.workload, case.cluster, factors or Factors(), _constants()).seconds(case.plan)
+
+
+def step_of(case: Case, values: Mapping[str, float]) -> StepTime:
+    """The case's step by closed form, term by term, under fitted values."""
+    base = start(case.cluster.device, case.workload.attention is not Attention.UNFUSED)
+    factors = factors_of(dict(values), base, case.software)
+    return TimeModel(case.model, case.workload, case.cluster, factors, _constants()).step_time(case.plan)
 
 
 def launch_share(case: Case, values: Mapping[str, float]) -> float:

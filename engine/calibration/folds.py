@@ -13,10 +13,12 @@ from itertools import combinations
 from math import exp, log, sqrt
 from typing import NamedTuple
 
-from ..cost.intervals import LAUNCH_BOUND
+from ..cost.factors import load_constants
+from ..cost.intervals import APART, LAUNCH_BOUND, apart
+from ..cost.step import StepTime
 from ..model import Attention
 from .case import Case
-from .fit import Fitted, factors_of, fit, launch_share, predict, start
+from .fit import Fitted, factors_of, fit, launch_share, predict, start, step_of
 
 #: Fewer pairs than these tell nothing of ratios.
 PAIRS = 30
@@ -72,16 +74,33 @@ def residual(errors: Sequence[tuple[Case, float]], level: float = LEVEL) -> floa
     return exp(rows[-1][0]) - 1
 
 
-def residual_of_ratios(errors: Sequence[tuple[Case, float]], level: float = LEVEL) -> float:
-    """The same for ratios of two runs of one sweep: what plans of one model on one machine do not share."""
-    sweeps: dict[tuple[object, ...], list[float]] = defaultdict(list)
+def slope_of_ratios(
+    errors: Sequence[tuple[Case, float]], values: Mapping[str, Mapping[str, float]], level: float = LEVEL
+) -> float:
+    """How the error of a ratio grows with what two runs of one sweep do not share (`cost.intervals.ratio_residual`).
+
+    `values` by group: under which each error was found. The slope that holds `level` of the pairs, a sweep weighing as the root
+    of its pairs; of fewer than `PAIRS` pairs, the shipped one.
+    """
+    constants = load_constants()
+    noise = log(1 + constants["ratio_noise"].value)
+    sweeps: dict[tuple[object, ...], list[tuple[StepTime, float, object]]] = defaultdict(list)
     for case, error in errors:
-        sweeps[case.sweep].append(error)
-    pairs = sorted(abs(a - b) for rows in sweeps.values() for a, b in combinations(rows, 2))
-    if len(pairs) < PAIRS:
-        # Too few to tell: as if the errors of two runs had nothing in common.
-        return exp(sqrt(2) * log(1 + residual(errors, level))) - 1
-    return exp(pairs[min(len(pairs) - 1, int(level * len(pairs)))]) - 1
+        sweeps[case.sweep].append((step_of(case, values[case.group]), error, case.plan.identity))
+    slopes: list[tuple[float, float]] = []
+    for rows in sweeps.values():
+        pairs = [(a, b) for a, b in combinations(rows, 2) if a[2] != b[2]]
+        for (first, one, _), (second, other, _) in pairs:
+            distance = max(1e-9, min(apart(first, second), APART))
+            slopes.append((sqrt(max(0.0, (one - other) ** 2 - noise**2)) / distance, 1 / sqrt(len(pairs))))
+    if len(slopes) < PAIRS:
+        return constants["ratio_slope"].value
+    wanted, reached = level * sum(weight for _, weight in slopes), 0.0
+    for slope, weight in sorted(slopes):
+        reached += weight
+        if reached >= wanted - 1e-12:
+            return slope
+    return max(slopes)[0]
 
 
 def spread(values: Mapping[str, dict[str, float]], whole: Fitted, name: str) -> tuple[float, float]:

@@ -17,7 +17,7 @@ import yaml
 from ..model import Attention
 from .case import Case, convention
 from .fit import Fitted
-from .folds import Folds, ordinary, residual, residual_of_ratios, spread
+from .folds import Folds, ordinary, residual, slope_of_ratios, spread
 from .memory_calibrate import HeldMemory
 from .memory_fit import FittedConstant
 
@@ -102,7 +102,7 @@ def _times(cases: Sequence[Case], fitted: Fitted, folds: Folds, day: date) -> di
         "fitted": values,
         "left_out": {
             "residual": round(max(0.03, residual(pairs)), 4),
-            "residual_ratio": round(max(0.03, residual_of_ratios(pairs)), 4),
+            "ratio_slope": round(slope_of_ratios(pairs, folds.values or {case.group: fitted.values for case in cases}), 3),
             "bias": round(mean(exp(error) - 1 for error in errors), 4),
             "mean": round(mean(abs(exp(error) - 1) for error in errors), 4),
             "worst": round(exp(max(errors, key=abs)) - 1, 4),

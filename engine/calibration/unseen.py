@@ -45,6 +45,6 @@ def _of_sheet(sheet: DeviceSheet, software: str) -> Calibration:
     return Calibration(
         name=f"{sheet.name}.{software}", device=sheet.name, software=software, gemm=e.gemm, memory=e.memory,
         attention_unfused=e.attention_unfused, attention_flash=e.attention_flash, launch=sheet.launch, stall=None,
-        interference=None, fabric=None, loss=None, residual=0.0, residual_ratio=0.0, bias=0.0, rows=0, groups=0, sources=(),
+        interference=None, fabric=None, loss=None, residual=0.0, ratio_slope=0.0, bias=0.0, rows=0, groups=0, sources=(),
         spans=(), folds=(), origin=Origin("shipped", sheet.origin.file), sha256=sheet.sha256,
     )  # fmt: skip

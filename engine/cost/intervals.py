@@ -176,8 +176,9 @@ class Uncertainty:
     def ratio(self, plan: Plan, other: Plan, steps: tuple[StepTime, StepTime] | None = None) -> Estimate:
         """`plan`'s step time over `other`'s, with its 90 % interval under common draws.
 
-        What a draw moves in both alike is gone from it. The residual is that of the difference of two layouts, smaller
-        where they differ in little, larger where one of them is a named exception and the other is not.
+        What a draw moves in both alike is gone from it. The residual is that of the difference of two layouts: it grows with
+        how differently they spend their steps, from what repeats of one configuration differ by (`ratio_residual`); larger where
+        one of them is a named exception and the other is not.
         """
         first, second = steps or (self.nominal.simulated(plan), self.nominal.simulated(other))
         value = first.seconds / second.seconds
@@ -185,16 +186,18 @@ class Uncertainty:
             return Estimate(value, value, value, Dimension.FRACTION, Grade.ESTIMATED, first.deciders)
         low, high = _ends(tuple(a / b for a, b in zip(self.drawn(plan), self.drawn(other), strict=True)))
         known = self.nominal.constants
-        alike = _shape(plan) == _shape(other)
-        residual = log1(known["residual_ratio_alike" if alike else "residual_ratio"].value)
-        if self.calibration is not None and not alike:
-            residual = min(residual, log1(self.calibration.residual_ratio))
+        slope = self.calibration.ratio_slope if self.calibration is not None else known["ratio_slope"].value
+        residual = ratio_residual(apart(first, second), slope, log1(known["ratio_noise"].value))
         if bool(self.exceptions(plan)) != bool(self.exceptions(other)):
             residual = log1(known["residual_exception"].value)
+        below, above = hypot(log(low), residual), hypot(log(high), residual)
+        if self.calibration is not None:
+            # As for a step: errors of left-out pairs hold what the parameters miss.
+            below, above = max(-log(low), residual), max(log(high), residual)
         return Estimate(
             value,
-            value * exp(-hypot(log(low), residual)),
-            value * exp(hypot(log(high), residual)),
+            value * exp(-below),
+            value * exp(above),
             Dimension.FRACTION,
             Grade.ESTIMATED,
             _union(first.deciders, second.deciders),
@@ -288,11 +291,38 @@ def _ends(values: tuple[float, ...]) -> tuple[float, float]:
     return min(1.0, quantile(0.05)), max(1.0, quantile(0.95))
 
 
-def _shape(plan: Plan) -> tuple[object, ...]:
-    """What decides how kernels and the pipeline run, whatever shards the states."""
-    meshes = tuple((s.mesh.tensor, s.mesh.context, s.mesh.expert, s.mesh.expert_tensor) for s in plan.stages)
-    recompute = tuple(plan.recompute_of(k) for k in range(plan.pipeline))
-    return meshes, recompute, plan.microbatch, plan.schedule, plan.interleave, plan.sequence_parallel
+def apart(first: StepTime, second: StepTime) -> float:
+    """How differently two steps spend their time: half the sum over terms of how far their shares lie apart, 0 to 1.
+
+    An error of one term, a share of peak or a link's rate, moves both steps alike where its share is the same in both.
+    Recomputation is the forward pass again, so it counts as more of what that is made of.
+    """
+    one, other = _shares(first), _shares(second)
+    return 0.5 * sum(abs(one[name] - other[name]) for name in one)
+
+
+#: What a pass over a layer is made of, and so its recomputation.
+_PASS = ("gemm", "attention", "memory", "launch", "tensor")
+
+
+def _shares(step: StepTime) -> dict[str, float]:
+    shares = {name: seconds / step.seconds for name, seconds in step.terms}
+    again, whole = shares.pop("recompute"), sum(shares[name] for name in _PASS)
+    for name in _PASS if whole else ():
+        shares[name] += again * shares[name] / whole
+    return shares
+
+
+#: Beyond this the errors of two steps have nothing in common that could cancel, so the residual of their ratio grows no more.
+APART = 0.2
+
+
+def ratio_residual(distance: float, slope: float, noise: float) -> float:
+    """The half-width, in logarithms, that the model leaves in the ratio of two steps `distance` apart (`apart`).
+
+    `noise`: what repeats of one plan differ by; `slope`: fitted to pairs of left-out runs (`calibration.folds.slope_of_ratios`).
+    """
+    return hypot(noise, slope * min(distance, APART))
 
 
 def _union(first: tuple[Decider, ...], second: tuple[Decider, ...]) -> tuple[Decider, ...]:

@@ -131,7 +131,7 @@ def read_calibration(document: Document, origin: Origin) -> Calibration:
     fitted = entries["fitted"].mapping(("gemm", "memory"), tuple(_FITTED)) if "fitted" in entries else {}
     values = {name: fitted[name].ranged(_FITTED[name]) for name in fitted}
     held = entries["held"].mapping((), ("workspace", "allocator_reserve")) if "held" in entries else {}
-    needed = ("residual", "residual_ratio", "bias") if fitted else ()
+    needed = ("residual", "ratio_slope", "bias") if fitted else ()
     errors = entries["left_out"].mapping(needed, ("mean", "worst", "memory"))
     spans = []
     for name, item in entries["spans"].mapping((), ("hidden", "sequence", "tensor", "devices", "microbatch")).items():
@@ -152,7 +152,7 @@ def read_calibration(document: Document, origin: Origin) -> Calibration:
         fabric=values.get("fabric"),
         loss=values.get("loss"),
         residual=errors["residual"].number(0, 5) if fitted else 0.0,
-        residual_ratio=errors["residual_ratio"].number(0, 5) if fitted else 0.0,
+        ratio_slope=errors["ratio_slope"].number(0, 5) if fitted else 0.0,
         bias=errors["bias"].number(-1, 5) if fitted else 0.0,
         rows=entries["rows"].count(1, 10**6),
         groups=entries["groups"].count(1, 10**6),

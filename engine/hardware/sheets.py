@@ -125,8 +125,9 @@ class Calibration:
     #: The share of the loss's traffic through memory that the family's kernels leave: 1 unfused.
     loss: Ranged | None
     residual: float
-    #: The same for the ratio of two runs of one sweep, and the mean relative error of left-out rows.
-    residual_ratio: float
+    #: How the same grows for the ratio of two runs with how differently they spend their steps (`cost.intervals.ratio_residual`),
+    #: and the mean relative error of left-out rows.
+    ratio_slope: float
     bias: float
     rows: int
     groups: int

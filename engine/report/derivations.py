@@ -56,7 +56,7 @@ DERIVATIONS: Final = (
     Derivation(
         "ratio of two step times",
         "of the simulated steps; its interval under common draws, so that what both share cancels",
-        "cost/constants.csv: residual_ratio, residual_ratio_alike",
+        "cost/constants.csv: ratio_noise, ratio_slope",
         ("/candidates/*/ratio_to_recommended/*",),
         "Intervals",
     ),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from planproof.cluster.cluster import Collective
 from planproof.cost import Uncertainty, draws, interval, outcome, ratio
 from planproof.cost.factors import load_constants
-from planproof.cost.intervals import GRADE_RANGE
+from planproof.cost.intervals import APART, GRADE_RANGE, apart, ratio_residual
 from planproof.model import Attention
 from planproof.plan import Plan, Recompute
 from planproof.quantity import Dimension, Grade
@@ -124,3 +124,24 @@ def test_free_functions_agree_with_the_object() -> None:
     sure = Uncertainty(gpt(), training(), A100)
     assert interval(plan, gpt(), training(), A100) == sure.interval(plan)
     assert ratio(plan, other, gpt(), training(), A100) == sure.ratio(plan, other)
+
+
+def test_the_residual_of_a_ratio_grows_with_how_differently_two_steps_are_spent() -> None:
+    """Repeats differ by 3 %; beyond shares that lie 0.2 apart nothing more is in common."""
+    assert ratio_residual(0.0, 1.34, 0.03) == pytest.approx(0.03)
+    assert ratio_residual(0.03, 1.0, 0.04) == pytest.approx(0.05)
+    assert ratio_residual(0.9, 1.0, 0.0) == ratio_residual(APART, 1.0, 0.0) == pytest.approx(APART)
+    plan = uniform(tensor=4, data=8)
+    time = SURE.nominal
+    again, other = (time.simulated(one) for one in (replace(plan, recompute=Recompute.FULL), uniform(tensor=8, data=4)))
+    step = time.simulated(plan)
+    assert apart(step, step) == 0
+    assert apart(step, again) < apart(step, other) / 2, "recomputation is the forward pass again"
+
+
+def test_plans_that_differ_in_recomputation_alone_are_told_apart() -> None:
+    """A quarter to a third more work of the same kind is no tie."""
+    plan = uniform(tensor=4, data=8)
+    found = SURE.ratio(plan, replace(plan, recompute=Recompute.FULL))
+    assert found.high < 1
+    assert width(found.low, found.high) < 0.1
