@@ -402,6 +402,8 @@ class TimeModel:
         moe = self.model.moe
         if moe is not None and moe.capacity_factor is None and moe.imbalance == 1.0:
             rows.append("uneven load of experts: no imbalance stated, priced as balanced")
+        if moe is not None and any(stage.mesh.expert > 1 for stage in plan.stages):
+            rows.append("exchange between experts: every copy of a token is sent and nothing is hidden, an upper end")
         if self.workload.dynamic_shapes:
             rows.append("dynamic shapes: priced at the stated sequence length")
         if not self.cluster.homogeneous:
