@@ -29,6 +29,7 @@ from statistics import mean
 
 from planproof.calibration.kinds import read_cases
 from planproof.calibration.memory import memory_report, predictions_of
+from planproof.calibration.memory import told as told_left_out
 from planproof.calibration.memory_folds import MemoryFolds
 from planproof.calibration.metrics import Point, binomial_holds, errors_of
 from planproof.calibration.report import Estimator, Ratios, TimeReport, label, time_report
@@ -68,8 +69,11 @@ def summary(report: TimeReport, memory: dict | None) -> dict:
 def told(report: TimeReport, found: dict, memory: dict | None, rows: bool) -> None:
     """One file in words."""
     print(f"{report.reading.table.name}: {report.reading.layout}, {found['used']} of {found['rows']} rows used")
-    for reason, count in found["left_out"].items():
-        print(f"    {count} left out: {reason}")
+    for line in report.reading.told():
+        print(f"    {line}")
+    if memory is not None:
+        for line in told_left_out(report.reading.table.name, memory):
+            print(f"    memory: {line}")
     if report.folded:
         print(f"    {report.folded} rows priced by fits that did not see their group")
     for name, count, errors in report.groups:
@@ -92,6 +96,8 @@ def told(report: TimeReport, found: dict, memory: dict | None, rows: bool) -> No
     if rows:
         for _, rejected in report.reading.left_out:
             print(f"    {rejected.reason}: {rejected.detail}")
+        for one in memory["problems"] if memory is not None else ():
+            print(f"    memory: {one['reason']}: line {one['row']}, column '{one['column']}': {one['value']!r}")
 
 
 def told_ratios(found: Ratios) -> None:

@@ -109,7 +109,7 @@ def _usable(case: Case) -> bool:
 def _told(reading: Reading) -> list[str]:
     name = reading.table.name
     lines = [f"{name}: {reading.layout}, {len(reading.cases)} of {len(reading.table.rows)} rows can be priced"]
-    return lines + [f"    {count} left out: {reason}" for reason, count in reading.reasons.items()]
+    return lines + [f"    {line}" for line in reading.told()]
 
 
 def _results(cases: Sequence[Case], fitted: Fitted, folds: Folds) -> list[str]:

@@ -52,6 +52,13 @@ class Reading:
     note: str = ""
     reasons: dict[str, int] = field(default_factory=dict)
 
+    def told(self) -> list[str]:
+        """Each reason with how many rows it left out, and where the first of them stands: file, row, column and value."""
+        first: dict[str, str] = {}
+        for _, rejected in self.left_out:
+            first.setdefault(rejected.reason, rejected.detail)
+        return [f"{count} left out: {reason} (first: {first[reason]})" for reason, count in self.reasons.items()]
+
 
 def recognise(columns: tuple[str, ...]) -> tuple[str, tuple[str, ...], Reader] | None:
     """The layout whose columns stand best: all of them, or all but a few of the telling ones."""

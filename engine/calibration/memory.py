@@ -69,6 +69,14 @@ def memory_report(path: str | Path, folds: MemoryFolds | None = None) -> dict[st
     }
 
 
+def told(name: str, report: Mapping[str, Any]) -> list[str]:
+    """Each reason of a report with how many rows it left out, and where the first of them stands, in the file `name`."""
+    first: dict[str, str] = {}
+    for one in report["problems"]:
+        first.setdefault(one["reason"], f" (first: {name}, line {one['row']}, column '{one['column']}': {one['value']!r})")
+    return [f"{count} left out: {reason}{first.get(reason, '')}" for reason, count in sorted(report["left_out"].items())]
+
+
 def kind_of(columns: Iterable[str]) -> Kind | None:
     """The first kind whose columns are all there."""
     here = frozenset(columns)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .memory import memory_report, percentile, predictions_of
+from .memory import memory_report, percentile, predictions_of, told
 from .memory_case import Prediction, Quantity, predict
 from .memory_fit import FittedConstant, describe, fit_memory
 from .memory_folds import MemoryFolds
@@ -51,7 +51,7 @@ def held_memory(files: Sequence[Path], device: str, software: str) -> HeldMemory
         here = [one for one in predictions_of(path) if _usable(one)]
         rows += [one for one in here if (one.case.device.name, one.case.software) == (device, software)]
         lines.append(f"{path.name}: memory, {report['kind']}, {report['used']} of {report['rows']} rows are declared")
-        lines += [f"    {count} left out: {reason}" for reason, count in sorted(report["left_out"].items())]
+        lines += [f"    {line}" for line in told(path.name, report)]
     if not rows:
         return None
     constants = fit_memory(rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planproof.calibration.memory import main, memory_report
+from planproof.calibration.memory import main, memory_report, told
 
 #: One functional test of Megatron-LM, GPT of 12 layers on four stages of three chunks.
 TEST = {
@@ -92,6 +92,7 @@ def test_an_undeclared_attention_kernel_is_reported_apart_and_spans_both(tmp_pat
         ({"layers": ""}, "layers is empty"),
         ({"hidden": "wide"}, "hidden is not a number"),
         ({"peak_mem_gib": "-3"}, "peak_mem_gib is not above 0"),
+        ({"peak_mem_gib": "3.8 GiB"}, "peak_mem_gib is not a number"),
         ({"peak_mem_gib": "nan"}, "peak_mem_gib is not above 0"),
         ({"gpu_type": "TPU"}, "no data sheet for the device"),
         ({"attention_backend": "magic"}, "attention_backend is not known"),
@@ -109,6 +110,10 @@ def test_a_row_that_does_not_say_enough_is_left_out_with_its_reason(
     assert found["left_out"] == {reason: 1}
     assert (found["rows"], found["used"]) == (2, 1)
     assert found["problems"][0]["row"] == 3
+    assert told("any.csv", found) == [
+        f"1 left out: {reason} (first: any.csv, line 3, column '{found['problems'][0]['column']}': "
+        f"{found['problems'][0]['value']!r})"
+    ]
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:

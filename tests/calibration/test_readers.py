@@ -85,6 +85,7 @@ def test_a_row_that_is_not_used_says_why_and_where(tmp_path: Path, changes: dict
     assert line == 2
     assert "any.csv, line 2" in rejected.detail
     assert told in rejected.detail
+    assert found.told() == [f"1 left out: {reason} (first: {rejected.detail})"]
 
 
 def test_a_missing_column_is_named_and_a_near_one_in_another_unit_too(tmp_path: Path) -> None:
