@@ -53,4 +53,4 @@ def test_an_unseen_machine_has_the_width_of_one(
         (folder / name).unlink()
     found = json.loads(bench(folder, capsys, monkeypatch, "--json", "--unseen"))["files"]["some_step_times.csv"]["step_time"]
     assert found["width"] > 0.25
-    assert found["coverage"] == 1
+    assert 0.1 < found["mape"] < 0.5, "launch-bound rows of one odd width, priced by the shares of another device"
