@@ -15,9 +15,9 @@ from ..plan import Role
 from ..plan.layout_string import read_layout
 from ..proposal import Case, PlanCase
 from .fact import Fact
+from .from_shapes import known_shapes
 from .kinds import fact
 from .settings import Stated, millionths, numbers, setting_text, stated_settings, switched_on, whole_number
-from .shapes import known_shapes
 
 Settings = Mapping[str, tuple[Stated, str]]
 FIRST = ("decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage")
@@ -154,8 +154,8 @@ class _Maker:
             yield from self.division("eval_batch", total, "eval_micro_batch_size x data", each * data, *names)
         engine = [self.number(name) for name in DEEPSPEED_BATCH]
         if engine[0] is not None and engine[1] is not None and engine[2] is not None:
-            names = ("train_batch_size",)
-            yield from self.division("engine_batch", engine[0], "microbatch x accumulation", engine[1] * engine[2], *names)
+            parts = engine[1] * engine[2]
+            yield from self.division("engine_batch", engine[0], "microbatch x accumulation", parts, "train_batch_size")
         batch = self.number("global_train_batch_size")
         if batch is not None:
             devices = self.plan.mesh.devices * self.pipeline
@@ -187,7 +187,8 @@ class _Maker:
         if p > 1:
             yield fact(
                 "bound", f"{self.plan.path}/interleave", plan=self.plan.name, of="virtual_stages", name="pipeline x interleave",
-                value=min(MOST, p * self.interleave), low=1, high=self.layer_count, inside=p * self.interleave <= self.layer_count,
+                value=min(MOST, p * self.interleave), low=1, high=self.layer_count,
+                inside=p * self.interleave <= self.layer_count,
             )  # fmt: skip
         each = self.number("num_layers_per_virtual_pipeline_stage")
         if each is not None and total % p == 0:
@@ -209,7 +210,8 @@ class _Maker:
 
     def elastic(self) -> Iterator[Fact]:
         """Elastic batches: no micro batch above the largest batch (deepspeed/elasticity/elasticity.py)."""
-        most, sizes = self.number("elasticity.max_train_batch_size"), self.settings.get("elasticity.micro_batch_sizes", (None, ""))[0]
+        most = self.number("elasticity.max_train_batch_size")
+        sizes = self.settings.get("elasticity.micro_batch_sizes", (None, ""))[0]
         items = [size for one in sizes if (size := whole_number(one)) is not None] if isinstance(sizes, list) else []
         if most is not None and items:
             yield from self.bound("elastic_micro", "elasticity.micro_batch_sizes", 1, most, max(items))

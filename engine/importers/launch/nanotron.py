@@ -205,7 +205,8 @@ def _plan(e: Entries, d: Draft) -> None:
         if engine is not None and isinstance(engine[0], str):
             named = _ENGINES.get(engine[0].lower())
             if named is None:
-                d.leave(f"{PLAN}/schedule", f"'{engine[1].key}' is '{engine[0]}', which is no engine of nanotron", engine[1].place)
+                why = f"'{engine[1].key}' is '{engine[0]}', which is no engine of nanotron"
+                d.leave(f"{PLAN}/schedule", why, engine[1].place)
             else:
                 d.put(f"{PLAN}/schedule", named, engine[1])
         else:
