@@ -10,8 +10,8 @@ from ..proposal import Case, Evidence, MeasuredProfile, Missing
 from ..proposal.schema import Policy
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .fact import Fact, in_field_unit
+from .from_shapes import shapes_facts
 from .kinds import fact
-from .shapes import shapes_facts
 
 ESTIMATED = Provenance(Grade.ESTIMATED, "cost model over the device's data sheet")
 #: What a profile would measure; estimated where a data sheet exists, missing where neither does.
@@ -132,7 +132,12 @@ def _launches(case: Case) -> Iterator[Fact]:
             left = [gap.why for gap in open_ if "'" in gap.why]
             words = ", ".join(item.replace("_", " ") for item in lacking[:12]) + (" and more" if len(lacking) > 12 else "")
             words += f"; the file leaves open: {'; '.join(left[:3])}" if left else ""
-            yield fact("unstated", "", count=len(lacking), items=words, launch_kind=launched.files[0][0].kind)
+            known = {"launch.zero": "ZeRO", "launch.recompute": "recompute", "launch.schedule": "schedule"}
+            filled = [(known[default.item], default.value) for default in case.assumed if default.item in known]
+            yield fact(
+                "unstated", "", count=len(lacking), items=words, launch_kind=launched.files[0][0].kind,
+                defaults=", ".join(f"{name} {value}" for name, value in filled) or "none that decides memory or time",
+            )  # fmt: skip
 
 
 def _proposal(case: Case) -> Fact:
@@ -152,7 +157,8 @@ def _proposal(case: Case) -> Fact:
 
 
 def _evidence(item: Evidence, today: date | None) -> Fact:
-    grade, dated = item.quantity.grade, item.quantity.provenance.date
+    by = item.quantity.provenance
+    grade, dated = by.grade, by.date
     age = (today - date.fromisoformat(dated)).days if today is not None and dated and len(dated) == 10 else None
     return fact(
         "evidence",
@@ -162,6 +168,8 @@ def _evidence(item: Evidence, today: date | None) -> Fact:
         grade=grade.value,
         grade_rank=grade.rank,
         age_days=age,
+        sourced=bool(by.source) or (by.file is not None and by.line is None),
+        dated=dated is not None,
     )
 
 

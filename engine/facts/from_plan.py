@@ -12,9 +12,9 @@ from ..plan import DEFAULT_ORDER, Mesh, Plan, Schedule
 from ..proposal import Case, PlanCase, StatedStage
 from ..proposal.schema import PlanChoice
 from .fact import Fact
+from .from_shapes import known_shapes
 from .kinds import fact
 from .limits import limits_of
-from .shapes import known_shapes
 
 #: Operators of a layer and of the ends that are no matrices of it.
 AROUND_LINEARS = ("embedding", "lm_head", "core", "attention_norm", "mlp_norm", "final_norm", "rotary")

@@ -15,13 +15,14 @@ from ..plan import Role
 from ..plan.layout_string import read_layout
 from ..proposal import Case, PlanCase
 from .fact import Fact
+from .from_shapes import known_shapes
 from .kinds import fact
-from .settings import Stated, millionths, numbers, setting_text, stated_settings, switched_on
-from .shapes import known_shapes
+from .settings import Stated, millionths, numbers, setting_text, stated_settings, switched_on, whole_number
 
 Settings = Mapping[str, tuple[Stated, str]]
 FIRST = ("decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage")
 LAST = ("decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage")
+DEEPSPEED_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 #: What a fact can hold.
 MOST = 2**62
 
@@ -43,6 +44,7 @@ def settings_plan_facts(case: Case, plan: PlanCase) -> Iterator[Fact]:
     yield from made.replicas()
     yield from made.tokens()
     yield from made.bounds()
+    yield from made.elastic()
 
 
 def settings_speak_of(case: Case, plan: PlanCase) -> bool:
@@ -150,6 +152,10 @@ class _Maker:
         if (whole is not None or small is not None) and total is not None and each is not None:
             names = ("eval_global_batch_size", "eval_micro_batch_size")
             yield from self.division("eval_batch", total, "eval_micro_batch_size x data", each * data, *names)
+        engine = [self.number(name) for name in DEEPSPEED_BATCH]
+        if engine[0] is not None and engine[1] is not None and engine[2] is not None:
+            parts = engine[1] * engine[2]
+            yield from self.division("engine_batch", engine[0], "microbatch x accumulation", parts, "train_batch_size")
         batch = self.number("global_train_batch_size")
         if batch is not None:
             devices = self.plan.mesh.devices * self.pipeline
@@ -178,6 +184,12 @@ class _Maker:
             yield from self.division("accounted_layers", total, "pipeline", p, *flags)
             if total % p == 0 and self.interleave > 1:
                 yield from self.division("accounted_chunk", total // p, "interleave", self.interleave, *flags)
+        if p > 1:
+            yield fact(
+                "bound", f"{self.plan.path}/interleave", plan=self.plan.name, of="virtual_stages", name="pipeline x interleave",
+                value=min(MOST, p * self.interleave), low=1, high=self.layer_count,
+                inside=p * self.interleave <= self.layer_count,
+            )  # fmt: skip
         each = self.number("num_layers_per_virtual_pipeline_stage")
         if each is not None and total % p == 0:
             name = "num_layers_per_virtual_pipeline_stage"
@@ -195,6 +207,14 @@ class _Maker:
             stages = -(-(self.layer_count + weight) // per_stage)
             names = ("pipeline_parallel_layers_per_stage", "parallelism.pipeline_parallel_layers_per_stage")
             yield from self.division("virtual_stages", stages, "pipeline", p, *names)
+
+    def elastic(self) -> Iterator[Fact]:
+        """Elastic batches: no micro batch above the largest batch (deepspeed/elasticity/elasticity.py)."""
+        most = self.number("elasticity.max_train_batch_size")
+        sizes = self.settings.get("elasticity.micro_batch_sizes", (None, ""))[0]
+        items = [size for one in sizes if (size := whole_number(one)) is not None] if isinstance(sizes, list) else []
+        if most is not None and items:
+            yield from self.bound("elastic_micro", "elasticity.micro_batch_sizes", 1, most, max(items))
 
     def stated_batches(self) -> Iterator[Fact]:
         """The batch of a step and of a replica that the settings state, against those of the proposal."""
@@ -335,6 +355,11 @@ class _Maker:
             grid = mesh.expert * (mesh.expert_tensor or mesh.tensor)
             if mesh.expert > 1 and mesh.devices % grid == 0:
                 yield from self.division("expert_instances", mesh.devices // grid, name, instances, name)
+        shard = self.number("parallelism.data_parallel_shard_degree", "data_parallel_shard_degree")
+        if shard is not None and shard > 0 and mesh.expert > 1:
+            ranks = shard * mesh.context * mesh.tensor
+            names = ("parallelism.data_parallel_shard_degree", "data_parallel_shard_degree")
+            yield from self.division("expert_shard", ranks, "expert", mesh.expert, *names)
         names = ("zero_optimization.zero_hpz_partition_size", "zero_hpz_partition_size")
         part = self.number(*names)
         if part is not None:

@@ -36,6 +36,7 @@ OF_CASE: tuple[Kind, ...] = (
             "count": whole("How many things."),
             "items": text("What they are, the first of them in words."),
             "launch_kind": text("What kind of launch file it is."),
+            "defaults": text("Defaults of its framework that decide memory or time and were taken for it, with values."),
         },
     ),
     Kind(
@@ -92,6 +93,8 @@ OF_CASE: tuple[Kind, ...] = (
             "grade": text("Its grade.", one_of=GRADES),
             "grade_rank": whole("0 measured, 1 published, 2 vendor, 3 estimated, 4 assumed."),
             "age_days": whole("Days from the evidence's date to the review's date.", optional=True),
+            "sourced": flag("Whether it says whose word it is: a source, or a file of its own."),
+            "dated": flag("Whether it says of when it is."),
         },
     ),
     Kind(

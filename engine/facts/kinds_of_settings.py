@@ -91,7 +91,7 @@ OF_SETTINGS: tuple[Kind, ...] = (
             "plan": text("The plan."),
             "of": text(
                 "global_batch, microbatch, bf16_start, bf16_end, offloaded_layers, recomputed_layers, group_top_k, "
-                "offload_fraction (in millionths)."
+                "virtual_stages, elastic_micro, offload_fraction (in millionths)."
             ),
             "name": text("The setting."),
             "value": whole("What it states."),

@@ -16,6 +16,7 @@ KIND: Final = "nanotron"
 SOURCE: Final = "nanotron 2411b022, src/nanotron/config"
 MODEL: Final = "/model/transformer"
 UNIFORM: Final = f"{PLAN}/uniform"
+_ENGINES: Final = {"1f1b": "1f1b", "afab": "gpipe"}
 _MODEL_ASIDE: Final = frozenset(
     [
         "bos_token_id",
@@ -202,10 +203,16 @@ def _plan(e: Entries, d: Draft) -> None:
     engine, mode = e.word("parallelism.pp_engine"), e.word("parallelism.tp_mode")
     if (d.number(f"{UNIFORM}/pipeline") or 1) > 1:
         if engine is not None and isinstance(engine[0], str):
-            d.put(f"{PLAN}/schedule", "1f1b" if engine[0].lower() == "1f1b" else "gpipe", engine[1])
+            named = _ENGINES.get(engine[0].lower())
+            if named is None:
+                why = f"'{engine[1].key}' is '{engine[0]}', which is no engine of nanotron"
+                d.leave(f"{PLAN}/schedule", why, engine[1].place)
+            else:
+                d.put(f"{PLAN}/schedule", named, engine[1])
         else:
             d.assume(f"{PLAN}/schedule", "gpipe", "'pp_engine' is all forward, all backward by default")
-    schedule_of(d)
+    if not d.open(f"{PLAN}/schedule"):
+        schedule_of(d)
     if mode is not None and isinstance(mode[0], str):
         d.put(
             f"{PLAN}/sequence_parallel", mode[0].upper() == "REDUCE_SCATTER" and (d.number(f"{UNIFORM}/tensor") or 1) > 1, mode[1]

@@ -78,6 +78,8 @@ def read_entries(e: Entries, d: Draft) -> None:
         d.keep(f"{UNIFORM}/{axis}", e.integer(f"parallelism.{name}", f"training.{name}", f"experimental.{name}", limit=10**6))
     if d.value(f"{UNIFORM}/expert") in (None, 1):
         d.drop(f"{UNIFORM}/expert_tensor")
+    elif not d.open(f"{UNIFORM}/expert"):
+        d.assume(f"{UNIFORM}/expert_tensor", 1, "'expert_tensor_parallel_degree' is 1 by default")
     _schedule(e, d)
     _batch(e, d)
     _sharding(e, d)
