@@ -1,14 +1,15 @@
 """`dataclasses.dataclass`, quicker to import: what a frozen class needs is made when it is first used.
 
 The standard decorator compiles six methods for every class as it is defined; of a command that defines two hundred classes and
-uses a few dozen that was a third of its time (CPython 3.11). Here fields, slots and `__match_args__` are the standard library's
-(`fields`, `replace`, `asdict` and pattern matching work as ever); `__init__` is compiled at the first instance, and the other
-methods are plain functions over the fields. Classes that are not frozen, or are ordered, are left to the standard decorator.
+uses a few dozen that was a third of its time (CPython 3.11). Here fields are the standard library's `Field`s, so that `fields`,
+`replace`, `asdict` and pattern matching work as ever; `__init__` is compiled at the first instance, and the other methods are
+plain functions over the fields. Classes that are not frozen, or are ordered, are left to the standard decorator.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, field, fields, replace
 from operator import attrgetter
@@ -26,9 +27,59 @@ else:
             return dataclasses.dataclass(cls, frozen=frozen, slots=slots, order=order, eq=eq)
 
         def made(cls: type) -> type:
-            return _frozen(dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls), slots=slots, eq=eq)
+            return _frozen(_with_fields(cls, slots=slots), slots=slots, eq=eq)
 
         return made
+
+
+@dataclasses.dataclass(init=False, repr=False, eq=False)
+class _Standard:
+    """What the standard decorator marks a field and a class with, so that its functions know ours."""
+
+    one: int
+
+
+#: Tells a field from a ClassVar or an InitVar, of which our frozen classes have none.
+_OF_A_FIELD = getattr(fields(_Standard)[0], "_field_type")  # noqa: B009  # private, and what `fields` asks for
+_PARAMS = getattr(_Standard, "__dataclass_params__")  # noqa: B009  # not in the types of the standard library
+
+
+def _with_fields(cls: type, *, slots: bool) -> type:
+    """The class with its fields, and made anew with slots for them where it has slots."""
+    found: dict[str, Any] = {}
+    for base in cls.__mro__[-1:0:-1]:
+        found.update(base.__dict__.get("__dataclass_fields__", {}))
+    own = cls.__annotations__ if "__annotations__" in cls.__dict__ or sys.version_info >= (3, 14) else {}
+    for name, annotation in own.items():
+        default = cls.__dict__.get(name, MISSING)
+        one = default if isinstance(default, dataclasses.Field) else field(default=default)
+        if isinstance(one.default, list | dict | set):
+            raise ValueError(f"the field {name} has a mutable default: use default_factory")
+        one.name, one.type, one.kw_only = name, annotation, False
+        setattr(one, "_field_type", _OF_A_FIELD)  # noqa: B010  # as above
+        found[name] = one
+        if one is default:
+            if one.default is MISSING:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, one.default)
+    marks: dict[str, Any] = {"__dataclass_fields__": found, "__dataclass_params__": _PARAMS}
+    marks["__match_args__"] = tuple(name for name, one in found.items() if one.init)
+    if not slots:
+        for name, mark in marks.items():
+            setattr(cls, name, mark)
+        return cls
+    inherited = {name for base in cls.__mro__[1:-1] for name in _slots(base)}
+    body = {name: value for name, value in cls.__dict__.items() if name not in found and name not in ("__dict__", "__weakref__")}
+    body["__slots__"] = tuple(name for name in found if name not in inherited)
+    made = type(cls)(cls.__name__, cls.__bases__, {**body, **marks})
+    made.__qualname__ = cls.__qualname__
+    return made
+
+
+def _slots(base: type) -> tuple[str, ...]:
+    found = base.__dict__.get("__slots__", ())
+    return (found,) if isinstance(found, str) else tuple(found)
 
 
 def _frozen(cls: type, *, slots: bool, eq: bool) -> type:

@@ -24,13 +24,13 @@ _FIRST_KEY: Final = re.compile(
 LAUNCH_ENDINGS: Final = (*ENDINGS, ".toml", ".sh", ".bash", ".slurm", ".sbatch", ".sub")
 #: Bytes of a launch file that are looked at: scripts state what they start at their end.
 LAUNCH_HEAD: Final = 64 * 1024
-#: What launch files have in them: one of these, and what stands beside it two different ones of.
+#: What launch files have in them: one of these, and what stands beside it two different ones of. Compiled where one is asked for.
 _LAUNCH_SIGNS: Final = (
-    re.compile(rb"--?(?:tensor|pipeline)-model-parallel-size|--(?:num-layers|micro-batch-size|global-batch-size|hidden-size)\b"),
-    re.compile(rb"^\[(?:parallelism|training|activation_checkpoint|lr_scheduler|metrics|model)\]", re.MULTILINE),
-    re.compile(rb"^\s*(?:export\s+)?(?:DGXNNODES|MINIBS|(?:TENSOR|PIPELINE)_MODEL_PARALLEL|MICRO_BATCH_SIZE|TP)=", re.MULTILINE),
+    rb"--?(?:tensor|pipeline)-model-parallel-size|--(?:num-layers|micro-batch-size|global-batch-size|hidden-size)\b",
+    rb"^\[(?:parallelism|training|activation_checkpoint|lr_scheduler|metrics|model)\]",
+    rb"^\s*(?:export\s+)?(?:DGXNNODES|MINIBS|(?:TENSOR|PIPELINE)_MODEL_PARALLEL|MICRO_BATCH_SIZE|TP)=",
     *(
-        re.compile(rb"^[ \t{]*[\"']?(?:" + names + rb")[\"']?[ \t]*:", re.MULTILINE)
+        rb"^[ \t{]*[\"']?(?:" + names + rb")[\"']?[ \t]*:"
         for names in (
             b"zero_optimization|train_micro_batch_size_per_gpu|train_batch_size|gradient_accumulation_steps",
             b"tensor_model_parallel_size|pipeline_model_parallel_size|micro_batch_size|global_batch_size",
@@ -61,7 +61,7 @@ def sniffed(path: str | os.PathLike[str]) -> Literal["proposal", "launch"] | Non
         return None
     if name.endswith(ENDINGS) and begins_as_a_proposal(head):
         return "proposal"
-    found = any(len({match[0].strip() for match in sign.finditer(head)}) > 1 for sign in _LAUNCH_SIGNS)
+    found = any(len({match[0].strip() for match in re.finditer(sign, head, re.MULTILINE)}) > 1 for sign in _LAUNCH_SIGNS)
     return "launch" if found else None
 
 

@@ -25,9 +25,10 @@ from ..frozen import dataclass
 DEFAULT_LIMIT: Final = 8 * 1024 * 1024
 MAX_REFERENCE_CHARACTERS: Final = 1024
 _ROOT_MARKS: Final = (".git", "planproof.toml")
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:https?|ftp|file|data):", re.IGNORECASE)
-_DRIVE: Final = re.compile(r"[A-Za-z]:")
-_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+# Compiled where a proposal names a file.
+_URL: Final = r"(?i:[a-z][a-z0-9+.-]*://|(?:https?|ftp|file|data):)"
+_DRIVE: Final = r"[A-Za-z]:"
+_UNPRINTABLE: Final = "[\x00-\x1f\x7f-\x9f\ud800-\udfff]"
 _HOW: Final = "Name a file of this repository by its path from the proposal's folder, such as data/stages.csv."
 
 
@@ -88,9 +89,9 @@ class _Request:
             raise self.error(
                 f"has {len(reference):,} characters; the limit is {MAX_REFERENCE_CHARACTERS:,}", "reference.form"
             )
-        if found := _UNPRINTABLE.search(reference):
+        if found := re.search(_UNPRINTABLE, reference):
             raise self.error(f"holds the control character U+{ord(found[0]):04X}", "reference.form")
-        if _URL.match(reference):
+        if re.match(_URL, reference):
             raise self.error(
                 "is a URL, and nothing is fetched",
                 "reference.url",
@@ -98,7 +99,7 @@ class _Request:
             )
         if "\\" in reference:
             raise self.error("holds a backslash", "reference.form", "Separate folders with '/'.")
-        if _DRIVE.match(reference):
+        if re.match(_DRIVE, reference):
             raise self.error("begins with a drive letter", "reference.absolute")
         if reference.startswith("/"):
             raise self.error("is an absolute path", "reference.absolute")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from typing import Any, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler
+from pydantic_core.core_schema import CoreSchema, ModelSchema, no_info_before_validator_function
 
 from .stated import problem
 
@@ -15,7 +16,15 @@ class Section(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
-    @model_validator(mode="before")
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # What a validator of the mode "before" comes to, without the look at its signature for each of the sections.
+        schema = handler(source)
+        model = cast("ModelSchema", handler.resolve_ref_schema(schema))
+        if model["schema"]["type"] != "function-before":
+            model["schema"] = no_info_before_validator_function(cls._only_known_keys, model["schema"])
+        return schema
+
     @classmethod
     def _only_known_keys(cls, raw: Any) -> Any:
         if not isinstance(raw, dict):
