@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from .main import options_of, shared_options
-
-if TYPE_CHECKING:
-    from ..plan import Plan
-    from ..proposal import Case
 
 
 @click.command()
@@ -30,7 +26,7 @@ def estimate(file: str, plans: tuple[str, ...], format_: str, timeline: str | No
     Exit status 1 where what is missing keeps a plan from being priced: the findings say what.
     """
     from ..pipeline import price_plans, session
-    from ..proposal import load_proposal, resolve
+    from ..proposal import load_proposal
     from ..report.escape import terminal
     from ..report.estimate import estimate_json, estimate_text
     from ..report.review_json import json_text
@@ -42,8 +38,12 @@ def estimate(file: str, plans: tuple[str, ...], format_: str, timeline: str | No
     with session(options_of(values), file) as opened:
         loaded = load_proposal(file)
         priced, refused = price_plans(loaded, opened, plans)
-        if timeline is not None and priced:
-            _timeline(resolve(loaded, opened.library), priced[0][1].plan, timeline)
+    if timeline is not None and priced:
+        from ..report.output import write_whole
+        from ..report.timeline import render_timeline
+        from ..report.timeline import timeline as timeline_of
+
+        write_whole(timeline, render_timeline(timeline_of(priced[0][1]), timeline))
     if format_ == "json":
         click.echo(json_text(estimate_json(priced)), nl=False)
     elif priced:
@@ -51,13 +51,3 @@ def estimate(file: str, plans: tuple[str, ...], format_: str, timeline: str | No
     for name, reasons in refused:
         click.echo(terminal(f"plan '{name}' is not priced: {'; '.join(reasons)}"), err=True)
     return 1 if refused else 0
-
-
-def _timeline(case: Case, plan: Plan, path: str) -> None:
-    """Write the simulated step of a plan."""
-    from ..cost.step import TimeModel
-    from ..report.output import write_whole
-    from ..report.timeline import render_timeline, timeline
-
-    if case.model is not None and case.workload is not None and case.cluster is not None:
-        write_whole(path, render_timeline(timeline(plan, TimeModel(case.model, case.workload, case.cluster)), path))

@@ -59,6 +59,29 @@ class Simulation:
 FORWARD, BACKWARD, WEIGHT = 0, 1, 2
 
 
+class Pipeline(NamedTuple):
+    """What a step's simulation is given. `transfers` has the way from the last stage to the first behind it where there are
+    chunks; `tiers` names the link that each of the others crosses. `after`: (exposed synchronisation, optimizer) of each stage.
+    """
+
+    schedule: Schedule
+    interleave: int
+    microbatches: int
+    stages: tuple[Durations, ...]
+    transfers: tuple[float, ...]
+    tiers: tuple[str, ...]
+    after: tuple[tuple[float, float], ...] = ()
+
+
+class Link(NamedTuple):
+    """One task of a critical path: its number, when it starts, how long it lasts, and the transfer that it waited for."""
+
+    task: int
+    start: float
+    seconds: float
+    waited: float
+
+
 class Task(NamedTuple):
     """`kind` is FORWARD, BACKWARD or WEIGHT."""
 
@@ -158,6 +181,7 @@ def simulate(
     *,
     overlap: bool = True,
     record: list[tuple[int, float, float]] | None = None,
+    chain: list[Link] | None = None,
 ) -> Simulation:
     """Run one step of `microbatches` through `stages` and say when everything is done.
 
@@ -166,6 +190,7 @@ def simulate(
     `overlap` a device goes on while it sends, otherwise it is held until its message has arrived. Messages of one
     direction follow one another on their channel. `record` is given every task's (number, end, arrival of its message or
     -1): task (kind, chunk, stage, microbatch) is kind x block + (chunk x p + stage) x m + microbatch, block = p x v x m.
+    `chain` is given the critical path, from the last task back to the first.
     """
     p, m = len(stages), microbatches
     v = interleave if schedule is Schedule.INTERLEAVED else 1
@@ -245,13 +270,14 @@ def simulate(
     tails = [ends[last[k]] for k in range(p)]
     makespan = max(tails)
     busy = tuple(m * (s.forward + s.backward + s.weight) for s in stages)
-    path = _critical(ends, held_by, last[tails.index(makespan)], (forward, backward, weight), p, m, block)
+    path = _critical(ends, held_by, last[tails.index(makespan)], (forward, backward, weight), p, m, block, chain)
     return Simulation(makespan, busy, tuple(makespan - one for one in busy), path)
 
 
 def _critical(
-    ends: list[float], held_by: list[int], task: int, seconds: tuple[list[float], ...], p: int, m: int, block: int
-) -> CriticalPath:
+    ends: list[float], held_by: list[int], task: int, seconds: tuple[list[float], ...], p: int, m: int, block: int,
+    chain: list[Link] | None,
+) -> CriticalPath:  # fmt: skip
     """Walk back from `task` along what each task waited for; time between two tasks of the walk is transfer."""
     compute, transfer, count = [0.0] * p, 0.0, 0
     while task >= 0:
@@ -264,6 +290,9 @@ def _critical(
         if before == -2:
             turns = kind == BACKWARD and within >= block - m
             before = task - block if turns else task + m if kind == BACKWARD else task - m
-        transfer += start - ends[before] if before >= 0 else start
+        waited = start - ends[before] if before >= 0 else start
+        transfer += waited
+        if chain is not None:
+            chain.append(Link(task, start, duration, waited))
         task = before
     return CriticalPath(tuple(compute), transfer, count)

@@ -35,6 +35,11 @@ STAGE_TERMS = (
 )  # fmt: skip
 
 
+#: Those of them that are exposed collectives, and where they stand.
+EXPOSED_TERMS = ("tensor", "context", "expert", "gather")
+EXPOSED = slice(4, 8)
+
+
 class Layout(NamedTuple):
     """How a stage's groups lie on the cluster: sizes and strides, in devices."""
 
@@ -95,6 +100,8 @@ class LayerCost(NamedTuple):
     terms: tuple[float, ...]
     compute: float
     tiers: tuple[tuple[str, float], ...]
+    #: Of the exposed collectives (`EXPOSED_TERMS`), what the forward pass waits for.
+    ahead: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
 
 class StagePricer:
@@ -127,13 +134,8 @@ class StagePricer:
         sequence_parallel: bool, rates: Rates,
     ) -> StageCost:  # fmt: skip
         """`stage` with `moe` MoE layers among its own, `sequences` a microbatch on each replica."""
-        mesh = stage.mesh
-        parts: list[tuple[int, LayerCost]] = [
-            (count, self.layer(mesh, groups, sequences, recompute, zero, sequence_parallel, kind, rates))
-            for count, kind in ((stage.layers - moe, False), (moe, True))
-            if count
-        ]
-        parts += [(1, end) for end in self._ends(stage, groups, sequences, zero, sequence_parallel, rates)]
+        parts = self.layers(stage, moe, groups, sequences, recompute, zero, sequence_parallel, rates)
+        parts += [(1, end) for end in self.ends(stage, groups, sequences, zero, sequence_parallel, rates)]
         forward = backward = weight = compute = 0.0
         terms = [0.0] * len(STAGE_TERMS)
         tiers: dict[str, float] = {}
@@ -151,6 +153,17 @@ class StagePricer:
         return StageCost(
             durations, tuple(terms), compute, tuple(tiers.items()), sync.seconds, sync.tiers, optimizer, rates.instead
         )
+
+    def layers(
+        self, stage: Stage, moe: int, groups: Layout, sequences: int, recompute: Recompute, zero: int,
+        sequence_parallel: bool, rates: Rates,
+    ) -> list[tuple[int, LayerCost]]:  # fmt: skip
+        """The kinds of layers of `stage`, dense ones first, and how many there are of each."""
+        return [
+            (count, self.layer(stage.mesh, groups, sequences, recompute, zero, sequence_parallel, kind, rates))
+            for count, kind in ((stage.layers - moe, False), (moe, True))
+            if count
+        ]
 
     def layer(
         self, mesh: Mesh, groups: Layout, sequences: int, recompute: Recompute, zero: int, sequence_parallel: bool,
@@ -224,7 +237,17 @@ class StagePricer:
         tiers = _tiers(tensor.scaled(passes), expert.scaled(passes), exchange.scaled(passes + 1), gathered.scaled(2), scattered)
         repeated = work.forward.seconds if recompute is Recompute.FULL else again
         compute = work.forward.seconds + work.backward.seconds + work.weight.seconds + repeated
-        return LayerCost(durations, terms, compute, tiers)
+        return LayerCost(durations, terms, compute, tiers, (tensor.seconds, context, expert.seconds, gather))
+
+    def carried(
+        self, mesh: Mesh, groups: Layout, sequences: int, zero: int, sequence_parallel: bool, moe: bool
+    ) -> tuple[Spent, Spent, Spent, Spent]:
+        """What the collectives of one layer and microbatch spend by tier, hidden or not, in the order of `EXPOSED_TERMS`."""
+        split = sequence_parallel and mesh.tensor > 1
+        expert = self._expert(mesh, groups, sequences) if moe else FREE
+        gathered, scattered = self._sharded(mesh, groups, zero, moe)
+        both = _add(gathered, scattered)
+        return self._tensor(mesh, groups, sequences, split, moe), self._exchange(mesh, groups, sequences), expert, both
 
     def _activation(self, mesh: Mesh, sequences: int) -> float:
         """Bytes of one microbatch's residual stream on a rank, not divided by tensor parallelism."""
@@ -309,7 +332,7 @@ class StagePricer:
         layer = experts.first_dense + experts.every - 1 if moe else 0 if experts.first_dense else experts.first_dense
         return layer, layer
 
-    def _ends(
+    def ends(
         self, stage: Stage, groups: Layout, sequences: int, zero: int, sequence_parallel: bool, rates: Rates
     ) -> list[LayerCost]:
         """The embedding and the head of `stage`, with the tensor-parallel collective that each has either way."""
@@ -350,7 +373,8 @@ class StagePricer:
         terms = (0.0,) * 4 + (forth.seconds + home.seconds, 0.0, 0.0, gather + gather_back, 0.0, sum(ends))
         durations = Durations(ends[0] + forth.seconds + gather, ends[1] + home.seconds + gather_back, ends[2])
         compute = work.forward.seconds + work.backward.seconds + work.weight.seconds
-        return LayerCost(durations, terms, compute, _tiers(forth, home, gathered, scattered))
+        first = (forth.seconds, 0.0, 0.0, gather)
+        return LayerCost(durations, terms, compute, _tiers(forth, home, gathered, scattered), first)
 
     def _end_of_step(
         self, stage: Stage, moe: int, groups: Layout, zero: int, once: Durations, busy: Sequence[tuple[str, float]], rates: Rates

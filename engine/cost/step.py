@@ -24,7 +24,7 @@ from .factors import NOMINAL, Constant, Factors, load_constants
 from .memory_terms import local_microbatch
 from .placement import axis_strides, blocks, same_meshes, slowest_device
 from .schedule import closed_form, lower_bound
-from .simulation import Durations, simulate
+from .simulation import Durations, Pipeline, simulate
 from .stage import STAGE_TERMS, Layout, StageCost, StagePricer, layout
 
 #: Names of `StepTime.terms`, in order; their seconds add up to the step.
@@ -91,6 +91,8 @@ class StepTime:
     deciders: tuple[Decider, ...]
     unmodelled: tuple[str, ...]
     simulated: bool = False
+    #: What the simulation was given; None where the step is by closed form.
+    pipeline: Pipeline | None = None
 
     def term(self, name: str) -> float:
         """Seconds of one term."""
@@ -105,7 +107,7 @@ class Hop(NamedTuple):
     between_nodes: bool
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """What a plan's step is put together from."""
 
     costs: list[StageCost]
@@ -174,7 +176,7 @@ class TimeModel:
         if found is None:
             groups = self.layout(plan, stage.mesh)
             found = self._costs[key] = self.pricer.price(
-                stage, moe, groups, sequences, recompute, plan.zero, plan.sequence_parallel, self._rate(sheet)
+                stage, moe, groups, sequences, recompute, plan.zero, plan.sequence_parallel, self.rates(sheet)
             )
         return found
 
@@ -186,7 +188,8 @@ class TimeModel:
             found = self._layouts[key] = layout(mesh, axis_strides(plan, mesh))
         return found
 
-    def _rate(self, sheet: DeviceSheet) -> Rates:
+    def rates(self, sheet: DeviceSheet) -> Rates:
+        """The rates of a device type."""
         found = self._rates.get(sheet.name)
         if found is None:
             misaligned = self.constants["misaligned"].value
@@ -223,11 +226,12 @@ class TimeModel:
         rows = tuple(hop(starts[k], ends[k + 1], max(sizes[k], sizes[k + 1])) for k in range(p - 1))
         return rows, hop(starts[0], ends[-1], max(sizes[0], sizes[-1])).seconds
 
-    def _parts(self, plan: Plan) -> _Parts:
+    def parts(self, plan: Plan) -> Parts:
+        """What the plan's step is put together from, stages and messages beside each other."""
         hops, wrap = self.hops(plan)
         tied = self._tied(plan) if self.model.tied_embeddings and len(plan.stages) > 1 else FREE
         costs, hops = self._contended(self.costs(plan), hops, plan.interleave)
-        return _Parts(costs, hops, wrap, tied.seconds, tuple(name for name, _ in tied.tiers))
+        return Parts(costs, hops, wrap, tied.seconds, tuple(name for name, _ in tied.tiers))
 
     def _tied(self, plan: Plan) -> Spent:
         """The gradient all-reduce of a tied table that first and last stage both hold."""
@@ -251,7 +255,7 @@ class TimeModel:
 
     def seconds(self, plan: Plan) -> float:
         """`step_time(plan).seconds` alone."""
-        parts = self._parts(plan)
+        parts = self.parts(plan)
         stages = [cost.durations for cost in parts.costs]
         transfers = [hop.seconds for hop in parts.hops]
         form = closed_form(plan.schedule, stages, transfers, plan.accumulation, plan.interleave)
@@ -260,7 +264,7 @@ class TimeModel:
 
     def step_time(self, plan: Plan) -> StepTime:
         """The step with the closed form of its schedule."""
-        parts = self._parts(plan)
+        parts = self.parts(plan)
         stages = [cost.durations for cost in parts.costs]
         transfers = [hop.seconds for hop in parts.hops]
         form = closed_form(plan.schedule, stages, transfers, plan.accumulation, plan.interleave)
@@ -268,7 +272,7 @@ class TimeModel:
 
     def simulated(self, plan: Plan) -> StepTime:
         """The step with the makespan of the event simulation."""
-        parts = self._parts(plan)
+        parts = self.parts(plan)
         stages = [cost.durations for cost in parts.costs]
         transfers = [hop.seconds for hop in parts.hops]
         if plan.interleave > 1:
@@ -279,7 +283,7 @@ class TimeModel:
         return self._assemble(plan, parts, seconds, period, simulated=True, notes=note)
 
     def _assemble(
-        self, plan: Plan, parts: _Parts, pipeline: float, period: float, *, simulated: bool, notes: tuple[str, ...] = ()
+        self, plan: Plan, parts: Parts, pipeline: float, period: float, *, simulated: bool, notes: tuple[str, ...] = ()
     ) -> StepTime:
         costs, m = parts.costs, plan.accumulation
         totals = [cost.durations.total for cost in costs]
@@ -315,6 +319,7 @@ class TimeModel:
             deciders=self.deciders(plan, parts, bottleneck),
             unmodelled=notes + self.unmodelled(plan, costs),
             simulated=simulated,
+            pipeline=_pipeline(plan, parts) if simulated else None,
         )
 
     def _stage_time(self, cost: StageCost) -> StageTime:
@@ -324,7 +329,7 @@ class TimeModel:
             found = self._times[id(cost)] = StageTime(one.forward, one.backward + one.weight, cost.compute, cost.tiers)
         return found
 
-    def deciders(self, plan: Plan, parts: _Parts, bottleneck: int) -> tuple[Decider, ...]:
+    def deciders(self, plan: Plan, parts: Parts, bottleneck: int) -> tuple[Decider, ...]:
         """The quantities that the step rests on: the device's, each tier's that carries something, the model's own
         shares.
         """
@@ -421,7 +426,7 @@ class TimeModel:
         costs = self.costs(plan)
         totals = [cost.durations.total for cost in costs]
         index = totals.index(max(totals))
-        stall = 2 * plan.stages[index].layers * self._rate(slowest_device(plan, index, self.cluster)).stall
+        stall = 2 * plan.stages[index].layers * self.rates(slowest_device(plan, index, self.cluster)).stall
         terms = costs[index].terms
         return max(0.0, terms[STAGE_TERMS.index("launch")] - stall) / sum(terms)
 
@@ -434,6 +439,14 @@ class TimeModel:
                 if self.network.measured(name, size, stride) is None:
                     return True
         return False
+
+
+def _pipeline(plan: Plan, parts: Parts) -> Pipeline:
+    wrap = (parts.wrap,) if plan.interleave > 1 else ()
+    transfers = (*(hop.seconds for hop in parts.hops), *wrap)
+    stages, tiers = tuple(cost.durations for cost in parts.costs), tuple(hop.tier for hop in parts.hops)
+    after = tuple((cost.sync, cost.optimizer) for cost in parts.costs)
+    return Pipeline(plan.schedule, plan.interleave, plan.accumulation, stages, transfers, tiers, after)
 
 
 def _after(cost: StageCost) -> float:

@@ -29,8 +29,8 @@ class World:
     """A pricer under other values. `slower` stretches the stages of the plan of that identity; `batch` is sequences a step."""
 
     pricer: PlanPricer
-    #: Whether memory differs from today's.
-    memory: bool = False
+    #: The allocator's reserve over today's, where memory differs; None where it is today's.
+    memory: float | None = None
     slower: tuple[tuple[object, ...], float] | None = None
     batch: int | None = None
     #: What prices time, where it is as today; what it has computed is kept.
@@ -87,7 +87,7 @@ class Basis:
     cluster: Cluster
     today: PlanPricer
     measured: Callable[[Plan], Sequence[MeasuredStage] | None]
-    memory: bool = False
+    memory: float | None = None
     time: bool = False
     slower: tuple[tuple[object, ...], float] | None = None
 
@@ -95,10 +95,12 @@ class Basis:
         """A world of these parts."""
         assert self.case.model is not None
         assert self.case.workload is not None
-        if not self.memory and not self.time:
+        if self.memory is None and not self.time:
             return World(self.today, slower=self.slower)
         kept = implementation_of(self.case.framework)
         pricer = PlanPricer(self.case.model, self.case.workload, self.cluster, self.measured, kept, self.today.headroom)
+        # No input changes the bytes of tensors, only what the allocator keeps beside them.
+        pricer.memory_model.terms = self.today.memory_model.terms
         return World(pricer, self.memory, self.slower, today=None if self.time else self.today)
 
 
@@ -221,7 +223,7 @@ def _reserve(today: float) -> Callable[[Basis, float], Basis]:
             )
             return replace(one, allocator_reserve=moved)
 
-        return replace(basis, cluster=with_sheets(basis.cluster, sheet), memory=True)
+        return replace(basis, cluster=with_sheets(basis.cluster, sheet), memory=factor)
 
     return change
 

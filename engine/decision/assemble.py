@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..cost import Priced, StageMemory
+from ..cost.critical import StepPath, step_path
 from ..cost.memory import feasible
 from ..facts import Fact, of_kind
 from ..facts.from_case import evidence, gaps
@@ -194,7 +195,14 @@ def _candidate(
         measured=desk is not None and priced is not None and desk.is_measured(plan),
         fallen=fallen,
         ratio=None if "recommended" in roles else ratio,
+        critical=_critical(desk, priced),
     )
+
+
+def _critical(desk: Desk | None, priced: Priced | None) -> StepPath | None:
+    if desk is None or priced is None:
+        return None
+    return step_path(priced.plan, priced.step, desk.pricer.pricer.time, measured=desk.is_measured(priced.plan))
 
 
 def _why(outcome: Outcome | None, recommended: Candidate | None, against: Candidate | None) -> str:
@@ -271,6 +279,10 @@ def _amortisation(material: Material) -> Amortisation | None:
     fact = found[0]
     cost, even = fact.get("cost_device_seconds"), fact.get("break_even_steps")
     devices = material.case.described.devices or 0
+    stated = material.case.loaded.stated.planning_cost
+    tally = material.outcome.search.tally
+    stated_parts = (stated.profiling, stated.change_over) if stated is not None else (None, None)
+    parts = [part.value if part is not None else None for part in stated_parts]
     return Amortisation(
         against=str(fact["against"]),
         saved_per_step_s=int(fact["saved_per_step_us"]) / 1e6 / max(1, devices),
@@ -278,7 +290,10 @@ def _amortisation(material: Material) -> Amortisation | None:
         cost_device_seconds=float(cost) if cost is not None else None,
         break_even_steps=int(even) if even is not None else None,
         run_steps=material.case.run_steps,
-        priced_candidates=material.outcome.search.tally.priced,
+        priced_candidates=tally.priced,
+        states=tally.bounded + tally.expanded,
+        profiling_device_seconds=parts[0],
+        change_over_device_seconds=parts[1],
     )
 
 

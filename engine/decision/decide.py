@@ -168,6 +168,7 @@ def needs_of(case: Case, effects: Mapping[str, float], measured: bool) -> tuple[
         rows.append(
             Need(gap.item, f"missing: {gap.what}", HOW.get(gap.item, gap.how), gap.path, None, effects.get(gap.item))
         )
+    rows += _cost_of_planning(case)
     memory = case.profile is not None and any(row.memory or row.state for row in case.profile.rows)
     replaced = (*(_REPLACED_BY_STAGES if measured else ()), *(_REPLACED_BY_MEMORY if measured and memory else ()))
     weakest: dict[str, Need] = {}
@@ -185,6 +186,23 @@ def needs_of(case: Case, effects: Mapping[str, float], measured: bool) -> tuple[
     rows += weakest.values()
     order = {id(row): k for k, row in enumerate(rows)}
     return tuple(sorted(rows, key=lambda row: (row.grade is not None, -(row.effect or 0.0), order[id(row)])))
+
+
+def _cost_of_planning(case: Case) -> list[Need]:
+    """The parts of what planning costs that the proposal does not state; none where it compares no plans."""
+    if case.with_role(Role.REFERENCE) is None:
+        return []
+    stated = case.loaded.stated.planning_cost
+    parts = (
+        ("profiling", stated.profiling if stated else None, "the device time of profiling, every device that it holds counted"),
+        ("change_over", stated.change_over if stated else None, "the device time lost while the run changes to the new plan"),
+    )
+    return [
+        Need("planning_cost", f"missing: what planning costs, {name.replace('_', '-')}", f"{how}, under 'planning_cost.{name}'",
+             "/planning_cost", None, None)
+        for name, given, how in parts
+        if given is None
+    ]  # fmt: skip
 
 
 def signals_of(findings: Sequence[Finding]) -> tuple[CounterSignal, ...]:

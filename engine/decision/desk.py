@@ -33,6 +33,8 @@ from .selection import Selection, Stands, fallback, select
 
 #: Frameworks that shard gradients and parameters of a pipelined model (torchtitan: FSDP composed with its pipeline).
 SHARDS_PIPELINES = ("torchtitan",)
+#: Candidates that are kept for the sensitivity's pool.
+MET = 12
 Judge = Callable[[Plan, Sequence[StageMemory]], tuple[str, ...]]
 
 
@@ -51,6 +53,8 @@ class Outcome:
     facts: tuple[Fact, ...]
     #: The rules that fell a plan, as they were asked in the search.
     stands: Stands
+    #: The first candidates that the choice looked at, in their order.
+    met: tuple[Found, ...] = ()
 
 
 @dataclass(slots=True)
@@ -153,8 +157,16 @@ class Desk:
         def ratio(first: Found, second: Found) -> Estimate:
             return self.pricer.ratio(self.pricer.price(first.plan), self.pricer.price(second.plan))
 
+        met: list[Found] = []
+
+        def candidates(wanted: Callable[[Plan], bool]) -> Iterator[Found]:
+            for found in search.candidates(wanted):
+                if len(met) < MET:
+                    met.append(found)
+                yield found
+
         contenders = self.contenders(shut)
-        chosen = select(search.candidates, stands, ratio, contenders)
+        chosen = select(candidates, stands, ratio, contenders)
         best, simpler, reason = None, None, "nothing is recommended"
         if chosen.recommended is not None:
             best = self._as_stated(chosen.recommended, "recommended")
@@ -165,7 +177,7 @@ class Desk:
         ratios = {name: self.pricer.ratio(priced, best) for name, priced in self.stated.items()} if best else {}
         facts = tuple(self._facts(search.size, best, ratios))
         fastest = self.price(chosen.fastest.plan) if chosen.fastest is not None else None
-        return Outcome(space, search, chosen, fastest, best, simpler, reason, ratios, facts, stands)
+        return Outcome(space, search, chosen, fastest, best, simpler, reason, ratios, facts, stands, tuple(met))
 
     def contenders(self, shut: Closures) -> tuple[Found, ...]:
         """Stated plans within the limits that no rule fells: they compete with what the search finds, uneven ones too."""

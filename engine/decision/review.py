@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ..cost import Priced, StageMemory
+from ..cost.critical import StepPath
 from ..frozen import dataclass
 from ..inference import Finding
 from ..inference.rule import Source
@@ -53,6 +54,8 @@ class Candidate:
     fallen: tuple[str, ...] = ()
     #: Its step time over that of the recommended plan, under common draws; None for that plan itself.
     ratio: Estimate | None = None
+    #: What its step cannot end before; None where it is not priced.
+    critical: StepPath | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,11 @@ class SpaceReport:
 
 @dataclass(frozen=True, slots=True)
 class Amortisation:
-    """What planning costs and when it has paid. None is unknown, which is missing evidence."""
+    """What planning costs and when it has paid. None is unknown, which is missing evidence.
+
+    `cost_device_seconds` is the sum of what is stated of `profiling_device_seconds` and `change_over_device_seconds`.
+    `states`: what the search bounded or put into its stage tables; it and `priced_candidates` depend on the inputs alone.
+    """
 
     against: str
     saved_per_step_s: float
@@ -141,6 +148,9 @@ class Amortisation:
     break_even_steps: int | None
     run_steps: int | None
     priced_candidates: int
+    states: int
+    profiling_device_seconds: float | None = None
+    change_over_device_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

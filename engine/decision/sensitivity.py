@@ -8,7 +8,7 @@ Nothing is extrapolated: where no value of the searched range changes the answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import gcd, lcm
@@ -21,7 +21,7 @@ from ..search.space import Shape
 from ..search.tally import Found
 from .altered import Basis, Input, World, inputs_of
 from .desk import Desk, Outcome
-from .selection import Stands, select
+from .selection import PRICE_OF_SIMPLICITY, Selection, Stands, select
 
 #: Relative width at which a bisection ends.
 PRECISION = 1e-3
@@ -89,15 +89,24 @@ class Pool:
     standing: set[tuple[object, ...]] = field(default_factory=set)
     _known: set[tuple[object, ...]] = field(default_factory=set)
     _correction: dict[tuple[object, ...], float] = field(default_factory=dict)
-    _today: dict[tuple[object, ...], Found] = field(default_factory=dict)
+    _fits: dict[tuple[tuple[object, ...], float | None], Found] = field(default_factory=dict)
     _priced: dict[tuple[object, ...], Priced] = field(default_factory=dict)
     _spread: dict[tuple[object, object], tuple[float, float]] = field(default_factory=dict)
+    _worlds: dict[tuple[str, float], World] = field(default_factory=dict)
 
     def add(self, plan: Plan) -> None:
         """Take a plan in, once."""
         if plan.identity not in self._known:
             self._known.add(plan.identity)
             self.plans.append(plan)
+
+    def world(self, one: Input, start: Basis, value: float) -> World:
+        """The case with one input at `value`; made once, for it keeps what it has priced."""
+        key = one.name, value
+        found = self._worlds.get(key)
+        if found is None:
+            found = self._worlds[key] = one.change(start, value).world()
+        return found
 
     def correction(self, plan: Plan) -> float:
         """The reported step time over the closed form, today; 1 over measured stages."""
@@ -109,18 +118,28 @@ class Pool:
         return found
 
     def fit(self, plan: Plan, world: World) -> Found:
-        """The plan with its memory: today's where the world's is the same."""
-        if world.memory or world.batch is not None:
-            ledger = world.pricer.ledger(plan)
-            return Found(plan, 0.0, world.pricer.fit(plan, ledger), ledger)
-        found = self._today.get(plan.identity)
+        """The plan with its memory: judged once for each size of the allocator's reserve."""
+        key = plan.identity, world.memory
+        found = self._fits.get(key)
         if found is None:
-            ledger = self.desk.pricer.ledger(plan)
-            found = self._today[plan.identity] = Found(plan, 0.0, self.desk.pricer.fit(plan, ledger), ledger)
+            pricer = self.desk.pricer if world.memory is None else world.pricer
+            ledger = pricer.ledger(plan)
+            found = self._fits[key] = Found(plan, 0.0, pricer.fit(plan, ledger), ledger)
         return found
 
-    def timed(self, world: World, plans: Iterable[Plan]) -> list[Found]:
-        """The plans that may fit, by step time; those that may lead with the correction of the simulation."""
+    def sure(self, plan: Plan, world: World) -> bool:
+        """Whether the plan is sure to fit; of one that is not the first stage that may not is looked at, no more."""
+        if (plan.identity, world.memory) not in self._fits and self.desk.pricer.measured(plan) is None:
+            pricer = self.desk.pricer if world.memory is None else world.pricer
+            if pricer.stage_fit(plan, 0) != "yes":
+                return False
+        return self.fit(plan, world).feasible == "yes"
+
+    def timed(self, world: World, plans: Iterable[Plan], *, slow: bool = True) -> list[Found]:
+        """The plans that may fit, by step time; those that may lead with the correction of the simulation.
+
+        Without `slow` those are left out that no rule of choice takes while a faster one is sure to fit and stands.
+        """
         rows: list[tuple[float, Plan, Plan]] = []
         for plan in plans:
             at = world.at(plan)
@@ -131,7 +150,9 @@ class Pool:
         least = float("inf")
         for seconds, plan, at in rows:
             if seconds > NEAR * least:
-                found.append(replace(self.fit(at, world), seconds=seconds * self._correction.get(plan.identity, 1.0)))
+                corrected = seconds * self._correction.get(plan.identity, 1.0)
+                if slow or corrected <= (1 + PRICE_OF_SIMPLICITY) * least:
+                    found.append(replace(self.fit(at, world), seconds=corrected))
                 continue
             one = self.fit(at, world)
             if one.feasible == "no":
@@ -144,18 +165,24 @@ class Pool:
 
     def decide(self, world: World, plans: Iterable[Plan] | None = None) -> Found | None:
         """What is recommended in `world`, by the same rule as today."""
-        ordered = self.timed(world, self.plans if plans is None else plans)
+        within = self.plans if plans is None else list(plans)
 
         def ratio(first: Found, second: Found) -> Estimate:
             """Today's interval around the ratio in this world."""
             value = first.seconds / second.seconds
-            low, high = self._spread_of(self._as_today(first.plan), self._as_today(second.plan))
+            low, high = self._spread_of(self.as_today(first.plan), self.as_today(second.plan))
             return Estimate(value, value * low, value * high, Dimension.FRACTION, Grade.ESTIMATED)
 
-        def candidates(wanted: Callable[[Plan], bool]) -> Iterator[Found]:
-            return (one for one in ordered if wanted(one.plan))
+        def chosen(ordered: Sequence[Found]) -> Selection:
+            return select(lambda wanted: (one for one in ordered if wanted(one.plan)), self._gated, ratio)
 
-        return select(candidates, self._gated, ratio).recommended
+        ordered = self.timed(world, within, slow=False)
+        first = chosen(ordered)
+        sure = next((one for one in ordered if one.feasible == "yes"), None)
+        if sure is not None and first.fastest is sure:
+            return first.recommended
+        # What is fastest falls by a rule, or nothing is sure to fit: slower ones may count.
+        return chosen(self.timed(world, within)).recommended
 
     def _spread_of(self, first: Plan, second: Plan) -> tuple[float, float]:
         """The ends of today's interval of the ratio of two plans, over its value."""
@@ -173,14 +200,15 @@ class Pool:
             found = self._priced[plan.identity] = self.desk.pricer.price(plan)
         return found
 
-    def _as_today(self, plan: Plan) -> Plan:
+    def as_today(self, plan: Plan) -> Plan:
+        """The plan at the proposal's batch."""
         batch = self.desk.case.global_batch
         each = plan.microbatch * plan.mesh.data
         return replace(plan, accumulation=batch // each) if batch and batch % each == 0 else plan
 
     def _gated(self, found: Found) -> tuple[str, ...]:
         """The rules on a plan as it is today: what a world changes is a price, and memory, which `fit` has judged."""
-        today = self._as_today(found.plan)
+        today = self.as_today(found.plan)
         return () if today.identity in self.standing else self.stands(replace(found, plan=today))
 
 
@@ -214,6 +242,10 @@ def pool_of(desk: Desk, outcome: Outcome, stands: Stands, known: Sequence[Input]
         pool.standing.add(plan.identity)
     if outcome.recommended is not None:
         pool.standing.add(outcome.recommended.plan.identity)
+    # What the search has timed already, plans of uneven stages among them.
+    for found in outcome.met:
+        if not found.plan.uniform:
+            pool.add(found.plan)
     space, start = outcome.space, basis_of(desk)
     best_of: dict[tuple[int, ...], tuple[float, Shape]] = {}
     for shape in space.shapes:
@@ -223,15 +255,15 @@ def pool_of(desk: Desk, outcome: Outcome, stands: Stands, known: Sequence[Input]
             best_of[name] = (bound, shape)
     kept = [shape for _, shape in sorted(best_of.values(), key=lambda row: row[0])[:CLASSES]]
     sides = [(one, way, side) for one in known for way, side in ((-1, one.below), (1, one.above)) if side]
-    worlds = [start.world(), *(one.change(start, side[-1]).world() for one, way, side in sides if way in one.leads)]
+    worlds = [start.world(), *(pool.world(one, start, side[-1]) for one, way, side in sides if way in one.leads)]
     for world in worlds:
-        if world.memory:
+        if world.memory is not None:
             continue
         scores = sorted((min(world.seconds(plan) for plan in space.quickest(shape)), k) for k, shape in enumerate(kept))
         kinds = 0
         for _, k in scores[:6]:
             for plan in sorted(space.variants(kept[k]), key=world.seconds):
-                if pool.fit(plan, world).feasible == "yes":
+                if pool.sure(plan, world):
                     pool.add(plan)
                     kinds += 1
                     break
@@ -246,10 +278,10 @@ def _tight(pool: Pool, outcome: Outcome, known: Sequence[Input], start: Basis) -
     bounded = sorted(((bound, k, plan) for k, (plan, bound) in enumerate(outcome.search.bounds())), key=lambda row: row[:2])
     for one in known:
         for value in (one.high, *one.above[1:2]):
-            world = one.change(start, value).world()
-            if not world.memory:
+            world = pool.world(one, start, value)
+            if world.memory is None:
                 break
-            fitting = (plan for _, _, plan in bounded[:LEDGERS] if pool.fit(plan, world).feasible == "yes")
+            fitting = (plan for _, _, plan in bounded[:LEDGERS] if pool.sure(plan, world))
             for plan in islice(fitting, EACH + 1):
                 pool.add(plan)
 
@@ -272,23 +304,23 @@ def sensitivity_of(pool: Pool, known: Sequence[Input]) -> list[Sensitivity]:
 
 
 def _break_even(pool: Pool, one: Input, start: Basis, today: Found | None, values: Sequence[float]) -> BreakEven | None:
-    same, other = one.today, None
+    same, other, beyond = one.today, None, None
     last = values[-1:]
-    if last and key(pool.decide(one.change(start, last[0]).world())) == key(today):
+    if last and key(pool.decide(pool.world(one, start, last[0]))) == key(today):
         values = values[-2:-1]
     for value in values:
-        found = pool.decide(one.change(start, value).world())
-        if key(found) != key(today):
+        beyond = pool.decide(pool.world(one, start, value))
+        if key(beyond) != key(today):
             other = value
             break
         same = value
     if other is None:
         return None
-    near = _leaders(pool, one, start, (same, other))
-    beyond = pool.decide(one.change(start, other).world(), near)
+    near = pool.plans
     while abs(other - same) > PRECISION * max(abs(other), abs(same)):
+        near = _leaders(pool, near, [pool.world(one, start, value) for value in (same, other)], (today, beyond))
         middle = (other + same) / 2
-        found = pool.decide(one.change(start, middle).world(), near)
+        found = pool.decide(pool.world(one, start, middle), near)
         if key(found) == key(today):
             same = middle
         else:
@@ -298,23 +330,25 @@ def _break_even(pool: Pool, one: Input, start: Basis, today: Found | None, value
         value=other,
         factor=other / one.today if one.today else None,
         becomes=beyond.plan if beyond is not None else None,
-        text=_why(pool, one.change(start, other).world(), today, beyond),
+        text=_why(pool, pool.world(one, start, other), today, beyond),
         inside=low <= other <= high,
     )
 
 
-def _leaders(pool: Pool, one: Input, start: Basis, ends: Iterable[float]) -> list[Plan]:
-    """The plans that may lead between two values: those within reach of the fastest at either."""
-    kept: dict[tuple[object, ...], Plan] = {}
-    for value in ends:
-        world = one.change(start, value).world()
-        timed = [(world.seconds(plan), plan) for plan in pool.plans]
-        sure = (seconds for seconds, plan in timed if (at := world.at(plan)) and pool.fit(at, world).feasible == "yes")
-        least = min(sure, default=float("inf"))
-        for seconds, plan in timed:
-            if seconds < 1.4 * least:
-                kept[plan.identity] = plan
-    return list(kept.values())
+def _leaders(pool: Pool, plans: Sequence[Plan], ends: Sequence[World], stand: Sequence[Found | None]) -> list[Plan]:
+    """The plans that may be chosen between two worlds that differ in one input.
+
+    A step time moves with each input in one direction, and so does memory: between the ends a plan takes no less than at its
+    quicker end, and one of those that `stand` and surely fit at both takes no more than at its slower. What the first leaves
+    above the second by more than a choice allows, and closed forms are off by, is left out.
+    """
+    least = float("inf")
+    for found in stand:
+        if found is not None and all(pool.sure(found.plan, world) for world in ends):
+            plan = pool.as_today(found.plan)
+            least = min(least, max(world.seconds(plan) * pool.correction(plan) for world in ends))
+    reach = NEAR * NEAR * (1 + PRICE_OF_SIMPLICITY) * least
+    return [plan for plan in plans if min(world.seconds(plan) for world in ends) <= reach]
 
 
 def _why(pool: Pool, world: World, today: Found | None, beyond: Found | None) -> str:
@@ -389,15 +423,29 @@ def joint_of(pool: Pool, known: Sequence[Input]) -> Joint | None:
     plan = today.plan
     ranged = [one for one in known if one.high > one.low]
 
+    worlds: dict[tuple[float, ...], World] = {}
+    known_regrets: dict[tuple[float, ...], float] = {}
+
+    def corner(values: dict[str, float]) -> tuple[float, ...]:
+        return tuple(values.get(one.name, one.today) for one in ranged)
+
     def world(values: dict[str, float]) -> World:
-        basis = start
-        for one in ranged:
-            if one.name in values:
-                basis = one.change(basis, values[one.name])
-        return basis.world()
+        found = worlds.get(corner(values))
+        if found is None:
+            basis = start
+            for one in ranged:
+                if one.name in values:
+                    basis = one.change(basis, values[one.name])
+            found = worlds[corner(values)] = basis.world()
+        return found
 
     def regret(values: dict[str, float]) -> float:
-        here = world(values)
+        found = known_regrets.get(corner(values))
+        if found is None:
+            found = known_regrets[corner(values)] = measured_regret(world(values))
+        return found
+
+    def measured_regret(here: World) -> float:
         timed = [found for found in pool.timed(here, pool.plans) if found.feasible == "yes"]
         own = here.seconds(plan) * pool.correction(plan)
         fits = pool.fit(plan, here).feasible == "yes"

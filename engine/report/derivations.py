@@ -39,6 +39,14 @@ DERIVATIONS: Final = (
         "Time",
     ),
     Derivation(
+        "critical path",
+        "the chain of tasks and messages of the event simulation that ends last, walked back from its end; collectives by the "
+        "tiers on which they are sent",
+        "Kelley and Walker 1959, critical-path planning and scheduling; cost/critical.py",
+        ("/candidates/*/critical_path/**",),
+        "Time",
+    ),
+    Derivation(
         "collectives",
         "ring: latency x steps + (n - 1) / n x bytes / (bandwidth x share) a level, twice for all-reduce; measured curves "
         "where there are some",
@@ -111,8 +119,8 @@ DERIVATIONS: Final = (
     ),
     Derivation(
         "counts",
-        "of plans, shapes and ties met by the search",
-        "search/uniform.py",
+        "of plans, shapes and ties met by the search; states = plans and settings bounded + entries of the stage tables",
+        "search/tally.py",
         ("/search_space/**", "/candidates/*/simplicity/*"),
     ),
 )

@@ -92,9 +92,13 @@ def share(value: float) -> str:
 
 def counted(number: int, word: str) -> str:
     """A whole number with its thousands set apart, and what it counts."""
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
+    return f"{number:,} {word if number == 1 else _several(word)}"
 
 
 def plural(number: int, word: str) -> str:
     """`1 error`, `2 errors`."""
-    return f"{number} {word}" + ("" if number == 1 else "s")
+    return f"{number} {word if number == 1 else _several(word)}"
+
+
+def _several(word: str) -> str:
+    return word + ("es" if word.endswith(("ch", "s", "x")) else "s")

@@ -11,14 +11,13 @@ from math import floor, log10
 from xml.sax.saxutils import escape
 
 from ..cost import Priced, StageMemory
-from ..cost.simulation import BACKWARD, FORWARD, WEIGHT, order
 from ..decision.review import Candidate
 from ..decision.sensitivity import Sensitivity
-from ..plan import Plan, Schedule
 from ..quantity import Dimension, human
 from .escape import clipped, visible
 from .figures import digits, gib
 from .stages import grouped, telling
+from .timeline import timeline
 
 WIDTH = 880
 _LEFT = 150
@@ -26,6 +25,7 @@ _LEFT = 150
 ROWS = ("parameters", "gradients", "optimizer state", "in-flight activations", "framework context", "allocator reserve")
 #: Stages and tasks a stage that the timeline draws.
 MOST_STAGES, MOST_TASKS = 16, 48
+_PASSES = ("forward", "backward", "weight gradient")
 
 
 def memory_svg(ledger: Sequence[StageMemory], name: str) -> str:
@@ -183,98 +183,40 @@ def sensitivity_svg(rows: Sequence[Sensitivity]) -> str:
 
 
 def timeline_svg(priced: Priced) -> str:
-    """The tasks of each stage in time, as the schedule orders them; empty for a plan without a pipeline."""
+    """The simulated tasks of each stage in time; empty for a plan without a pipeline."""
     plan = priced.plan
-    if plan.pipeline < 2:
+    if plan.pipeline < 2 or priced.step.pipeline is None:
         return ""
-    tasks, microbatches = placed_tasks(priced)
+    line = timeline(priced, MOST_TASKS * plan.pipeline)
     stages = min(plan.pipeline, MOST_STAGES)
-    end = max((stop for stage, _, _, _, stop in tasks if stage < stages), default=1.0)
+    tasks = [one for one in line.events if one.stage < stages and one.microbatch >= 0 and one.stream == "compute"]
+    end = max((one.start + one.seconds for one in tasks), default=1.0)
     scale = (WIDTH - 100) / end
     body: list[str] = []
     for stage in range(stages):
         y = 6 + 26 * stage
         body.append(_text(84, y + 15, f"stage {stage}", "end"))
         body.append(f'<rect class="idle" x="90" y="{y}" width="{WIDTH - 100}" height="20"/>')
-    names = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weight gradient"}
-    for stage, kind, microbatch, start, stop in tasks:
-        if stage >= stages:
-            continue
-        x, width, y = 90 + start * scale, (stop - start) * scale, 6 + 26 * stage
+    for one in tasks:
+        kind = "FBW".index(one.name[0])
+        x, width, y = 90 + one.start * scale, one.seconds * scale, 6 + 26 * one.stage
         hover = _safe(
-            f"stage {stage}, {names[kind]} of microbatch {microbatch}: {human(start, Dimension.TIME)} to "
-            f"{human(stop, Dimension.TIME)}"
+            f"stage {one.stage}, {_PASSES[kind]} of microbatch {one.microbatch}: {human(one.start, Dimension.TIME)} to "
+            f"{human(one.start + one.seconds, Dimension.TIME)}"
         )
         body.append(
             f'<rect class="t{kind}" x="{x:.2f}" y="{y}" width="{max(width - 0.4, 0.3):.2f}" height="20">'
             f"<title>{hover}</title></rect>"
         )
     y = 6 + 26 * stages + 8
-    used = [kind for kind in names if any(task[1] == kind for task in tasks)]
-    for k, kind in enumerate(used):
+    for k, kind in enumerate(sorted({"FBW".index(one.name[0]) for one in tasks})):
         body.append(f'<rect class="t{kind}" x="{90 + 150 * k}" y="{y}" width="12" height="12"/>')
-        body.append(_text(107 + 150 * k, y + 11, names[kind], "start", "soft"))
-    cut = (
-        f"the first {microbatches} of {plan.accumulation} microbatches"
-        if microbatches < plan.accumulation
-        else "all microbatches"
-    )
+        body.append(_text(107 + 150 * k, y + 11, _PASSES[kind], "start", "soft"))
+    cut = f"the first {line.shown} of {line.microbatches} microbatches" if line.shown < line.microbatches else "all microbatches"
     drawn = f"{stages} of {plan.pipeline} stages, " if stages < plan.pipeline else ""
     words = f"{drawn}{cut}, {plan.schedule.value}, {human(end, Dimension.TIME)} without what follows the pipeline."
     body.append(_text(90, y + 30, words, "start", "soft"))
     return _svg(y + 40, f"Timeline of the pipeline of {plan.name}", words, body)
-
-
-def placed_tasks(priced: Priced) -> tuple[list[tuple[int, int, int, float, float]], int]:
-    """(stage, kind, microbatch, start, stop) of every drawn task, transfers left out, and how many microbatches are drawn."""
-    plan = priced.plan
-    chunks = plan.interleave if plan.schedule is Schedule.INTERLEAVED else 1
-    kinds = 3 if plan.schedule is Schedule.ZB_H1 else 2
-    microbatches = min(plan.accumulation, max(plan.pipeline if chunks > 1 else 4, MOST_TASKS // (chunks * kinds)))
-    if chunks > 1:
-        microbatches = max(plan.pipeline, microbatches // plan.pipeline * plan.pipeline)
-    microbatches = min(microbatches, plan.accumulation)
-    queues = [order(plan.schedule, k, plan.pipeline, microbatches, plan.interleave) for k in range(plan.pipeline)]
-    lengths = [_lengths(priced, k, chunks, kinds) for k in range(plan.pipeline)]
-    done: dict[tuple[int, int, int, int], float] = {}
-    clock, at = [0.0] * plan.pipeline, [0] * plan.pipeline
-    placed: list[tuple[int, int, int, float, float]] = []
-    moved = True
-    while moved:
-        moved = False
-        for stage, queue in enumerate(queues):
-            while at[stage] < len(queue):
-                task = queue[at[stage]]
-                needs = _needs(plan, stage, task.kind, task.microbatch, task.chunk, chunks)
-                if any(one not in done for one in needs):
-                    break
-                start = max([clock[stage], *(done[one] for one in needs)])
-                stop = start + lengths[stage][task.kind]
-                done[stage, task.kind, task.microbatch, task.chunk] = clock[stage] = stop
-                placed.append((stage, task.kind, task.microbatch, start, stop))
-                at[stage] += 1
-                moved = True
-    return placed, microbatches
-
-
-def _lengths(priced: Priced, stage: int, chunks: int, kinds: int) -> tuple[float, float, float]:
-    one = priced.step.stages[stage]
-    # The weight gradient is half of a backward pass without recomputation; a schedule that does not split it has it inside.
-    weight = one.backward_s / 2 if kinds == 3 else 0.0
-    return one.forward_s / chunks, (one.backward_s - weight) / chunks, weight
-
-
-def _needs(plan: Plan, stage: int, kind: int, microbatch: int, chunk: int, chunks: int) -> tuple[tuple[int, int, int, int], ...]:
-    last = plan.pipeline - 1
-    if kind == WEIGHT:
-        return ((stage, BACKWARD, microbatch, chunk),)
-    if kind == FORWARD:
-        if stage > 0:
-            return ((stage - 1, FORWARD, microbatch, chunk),)
-        return ((last, FORWARD, microbatch, chunk - 1),) if chunk > 0 else ()
-    if stage < last:
-        return ((stage + 1, BACKWARD, microbatch, chunk),)
-    return ((0, BACKWARD, microbatch, chunk + 1),) if chunk < chunks - 1 else ((stage, FORWARD, microbatch, chunk),)
 
 
 def _svg(height: float, title: str, words: str, body: Sequence[str]) -> str:

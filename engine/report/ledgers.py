@@ -54,7 +54,9 @@ def memory_table(plan: Plan, ledger: Sequence[StageMemory]) -> Table:
     columns = [ledger[one.first] for one in shown]
     heads = [f"{one.label}, {ledger[one.first].rank_class}:" for one in shown]
     rows = [
-        [row.name, *(gib(memory.rows[k].bytes) for memory in columns), row.formula] for k, row in enumerate(peak.rows)
+        [row.name, *(gib(memory.rows[k].bytes) for memory in columns), row.formula]
+        for k, row in enumerate(peak.rows)
+        if any(memory.rows[k].bytes for memory in ledger)
     ]
     rows += [
         ["allocated", *(gib_interval(memory.allocated) for memory in columns), ""],

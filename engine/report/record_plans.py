@@ -11,6 +11,7 @@ from ..cost import Priced
 from ..decision.review import Candidate, Review
 from ..plan import Plan, Role, describe, to_dict
 from ..quantity import Dimension, Estimate
+from .critical import path_lines, path_table
 from .escape import clipped, fence_for, yaml_text
 from .figures import counted, figure, interval, ratio, span
 from .ledgers import (
@@ -39,6 +40,7 @@ def plans(review: Review, limits: Limits) -> dict[str, Any]:
         "fallback": _fallback(review),
         "memory": _memory(review, best, limits),
         "time": _time(best),
+        "critical": _critical(review, best),
         "candidates": _candidates(review, limits),
     }
 
@@ -182,6 +184,23 @@ def _time(best: Candidate | None) -> dict[str, Any] | None:
         "stages": stage_table(best.priced),
         "notes": falls_apart(best.priced),
     }
+
+
+def _critical(review: Review, best: Candidate | None) -> dict[str, Any] | None:
+    """The critical path of the recommended plan, and of the plan that was to run where it is another."""
+    subject = judged(review)
+    wanted = [one for one in dict.fromkeys((best, subject)) if one is not None]
+    named = [
+        (f"{one.id} {'recommended' if one is best else clipped(one.plan.name, 60)}", one.critical)
+        for one in wanted
+        if one.critical is not None
+    ]
+    if not named:
+        return None
+    lines = path_lines(named)
+    if not all(path.split for _, path in named):
+        lines.append("Where stages are measured, their collectives stand inside the computation.")
+    return {"table": path_table(named), "lines": lines}
 
 
 def _candidates(review: Review, limits: Limits) -> Table:

@@ -33,7 +33,7 @@ def trail(review: Review, sources: Sources, limits: Limits) -> dict[str, Any]:
         "findings": _findings(review, sources if limits.sources else {}, limits),
         "suppressed": _suppressed(review, limits),
         "overrides": _overrides(review, limits),
-        "invariants": _invariants(review, limits),
+        "invariants": _invariants(review),
         "signals": [
             {"name": one.name, "state": one.state, "text": clipped(one.text, _TEXT), "by": one.by, "rule": one.rule}
             for one in review.counter_signals[: limits.rows]
@@ -145,12 +145,11 @@ def _conditions(review: Review, limits: Limits) -> dict[str, Any]:
     return {"rules": ", ".join(dict.fromkeys(rules)), "others": shortened(others, limits.reasons, "conditions")}
 
 
-def _invariants(review: Review, limits: Limits) -> Table:
-    rows = [
-        (one.name, one.value, "kept by every plan" if one.kept else f"CHANGED by {', '.join(one.changed_by)}")
-        for one in review.invariants
-    ]
-    return capped(("what may not change", "value", "kept"), rows, limits.rows)
+def _invariants(review: Review) -> list[str]:
+    """What a plan would change, a line each; what every plan keeps in one line."""
+    lines = [f"{one.name}: {one.value}, CHANGED by {', '.join(one.changed_by)}" for one in review.invariants if not one.kept]
+    kept = [f"{one.name} ({clipped(one.value, 200)})" for one in review.invariants if one.kept]
+    return [*lines, f"Kept by every plan: {'; '.join(kept)}."] if kept else lines
 
 
 def _claims(review: Review, limits: Limits) -> list[str]:
@@ -257,20 +256,32 @@ def _space(review: Review, limits: Limits) -> dict[str, Any] | None:
 def _planning(one: Amortisation | None) -> list[str]:
     if one is None:
         return []
+    lines = [
+        f"The search priced {counted(one.priced_candidates, 'candidate')} and expanded {counted(one.states, 'state')}, on paper: "
+        "it used no device. Both counts follow from the inputs alone."
+    ]
     if one.saved_per_step_s > 0:
         saved = f"The recommended plan saves {seconds(one.saved_per_step_s)} a step"
     else:
         saved = f"The recommended plan costs {seconds(-one.saved_per_step_s)} a step more"
-    lines = [f"{saved} against '{one.against}' on {counted(one.devices, 'device')}."]
-    lines.append(f"The search itself priced {counted(one.priced_candidates, 'candidate')} and used no device.")
-    if one.cost_device_seconds is None:
-        lines.append("What planning costs (profiling, change-over) is not stated: whether it pays is not known.")
-    else:
-        cost = human(one.cost_device_seconds, Dimension.DEVICE_TIME)
-        run = f" of a run of {counted(one.run_steps, 'step')}" if one.run_steps else ""
-        steps = one.break_even_steps
-        even = "is never paid back" if steps is None else f"is paid back after {counted(steps, 'step')}"
-        lines.append(f"Planning costs {cost} and {even}{run}.")
+    lines.append(f"{saved} against '{one.against}' on {counted(one.devices, 'device')}.")
+    parts = (("profiling", one.profiling_device_seconds), ("change-over", one.change_over_device_seconds))
+    known = [f"{name} {human(cost, Dimension.DEVICE_TIME)}" for name, cost in parts if cost is not None]
+    unknown = [name for name, cost in parts if cost is None]
+    if one.cost_device_seconds is None or not known:
+        lines.append(
+            "What profiling and change-over cost is not stated ('planning_cost'): whether planning pays is not known, which is "
+            "missing evidence and not a cost of nothing."
+        )
+        return lines
+    cost = f"{' and '.join(known)}, {human(one.cost_device_seconds, Dimension.DEVICE_TIME)} in all, by the proposal"
+    steps = one.break_even_steps
+    least = "at least " if unknown else ""
+    even = "is never paid back" if steps is None else f"is paid back after {least}{counted(steps, 'step')}"
+    run = f" of a run of {counted(one.run_steps, 'step')}" if one.run_steps else "; the length of the run is not stated"
+    lines.append(f"Planning costs {least}{cost}, and {even}{run}.")
+    if unknown:
+        lines.append(f"What {unknown[0]} costs is not stated ('planning_cost.{unknown[0].replace('-', '_')}'): missing evidence.")
     return lines
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InternalFault
 from ..plan import Plan, to_dict
 from ..quantity import Decider, Estimate, Grade, Provenance, Quantity
+from .critical import path_json
 from .outlook_json import clearing_json, estimate_of, joint_json, sensitivity_json, trials_json
 from .places import file_of, first_rank, in_repository, title_of
 
@@ -142,6 +143,7 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
     body |= time_json(priced)
     body |= memory_json(plan, candidate.memory)
     body |= {
+        "critical_path": path_json(candidate.critical),
         "feasible": candidate.feasible,
         "binding_constraint": candidate.binding,
         "fallen_by": list(candidate.fallen),
@@ -429,6 +431,9 @@ def _amortisation(one: Amortisation | None) -> dict[str, Any] | None:
         "break_even_steps": one.break_even_steps,
         "run_steps": one.run_steps,
         "priced_candidates": one.priced_candidates,
+        "states_expanded": one.states,
+        "profiling_device_seconds": one.profiling_device_seconds,
+        "change_over_device_seconds": one.change_over_device_seconds,
     }
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from xml.sax.saxutils import escape as xml
 
-from ..cost.simulation import BACKWARD, FORWARD, WEIGHT, Simulation, simulate
-from ..cost.step import TimeModel
+from ..cost import Priced
+from ..cost.critical import drawable
+from ..cost.simulation import BACKWARD, FORWARD, WEIGHT, Pipeline, Simulation, simulate
 from ..errors import UsageError
 from ..plan import Plan, Schedule, describe
 
@@ -47,41 +48,47 @@ class Timeline(NamedTuple):
     optimizer_s: float
 
 
-def timeline(plan: Plan, time: TimeModel) -> Timeline:
-    """The simulated step of `plan`."""
-    costs, (hops, wrap) = time.costs(plan), time.hops(plan)
-    p, v = plan.pipeline, plan.interleave if plan.schedule is Schedule.INTERLEAVED else 1
-    split = plan.schedule is Schedule.ZB_H1
-    each = p * v * (3 if split else 2)
-    m = min(plan.accumulation, max(1, MOST_TASKS // each))
-    transfers = [hop.seconds for hop in hops] + ([wrap] if v > 1 else [])
+def timeline(priced: Priced, most_tasks: int = MOST_TASKS) -> Timeline:
+    """The simulated step of a priced plan, over the stages and messages that gave its step time: of a step of more than
+    `most_tasks` tasks the first microbatches."""
+    pipeline, plan = priced.step.pipeline, priced.plan
+    assert pipeline is not None
+    p, v = len(pipeline.stages), pipeline.interleave if pipeline.schedule is Schedule.INTERLEAVED else 1
+    split = pipeline.schedule is Schedule.ZB_H1
+    m = drawable(pipeline, most_tasks)
     record: list[tuple[int, float, float]] = []
-    durations = [cost.durations for cost in costs]
-    run = simulate(plan.schedule, durations, transfers, m, v, record=record)
+    run = simulate(pipeline.schedule, pipeline.stages, pipeline.transfers, m, v, record=record)
     block = p * v * m
-    channel = [*transfers, max(transfers)] if p > 1 and len(transfers) == p - 1 else transfers
     events: list[Event] = []
     for task, end, arrives in record:
         kind, within = divmod(task, block)
         chunk, stage, microbatch = within // m // p, within // m % p, within % m
-        one = durations[stage]
+        one = pipeline.stages[stage]
         seconds = (one.forward, one.backward if split else one.backward + one.weight, one.weight)[kind] / v
         name = _NAMES[kind] + (f".{chunk}" if v > 1 else "")
         events.append(Event(stage, "compute", name, end - seconds, seconds, microbatch))
         if arrives > 0 and kind != WEIGHT:
-            sent = channel[stage] if kind == FORWARD else channel[stage - 1]
+            sent = _sent(pipeline, stage, kind)
             stream = "send forward" if kind == FORWARD else "send back"
             events.append(Event(stage, stream, "send", arrives - sent, sent, microbatch))
     done = [0.0] * p
     for one_event in events:
         if one_event.stream == "compute":
             done[one_event.stage] = max(done[one_event.stage], one_event.start + one_event.seconds)
-    for stage, cost in enumerate(costs):
-        if cost.sync > 0:
-            events.append(Event(stage, "collectives", "gradient_sync", done[stage], cost.sync))
-        events.append(Event(stage, "compute", "optimizer", done[stage] + cost.sync, cost.optimizer))
-    last = max(costs, key=lambda cost: cost.sync + cost.optimizer)
-    return Timeline(plan, tuple(events), run, plan.accumulation, m, last.sync, last.optimizer)
+    for stage, (sync, optimizer) in enumerate(pipeline.after):
+        if sync > 0:
+            events.append(Event(stage, "collectives", "gradient_sync", done[stage], sync))
+        events.append(Event(stage, "compute", "optimizer", done[stage] + sync, optimizer))
+    ledger = priced.step.ledger
+    return Timeline(plan, tuple(events), run, pipeline.microbatches, m, ledger.exposed_s, ledger.optimizer_s)
+
+
+def _sent(pipeline: Pipeline, stage: int, kind: int) -> float:
+    """Seconds of the message that a task on `stage` sends on; the ends of the pipeline send to each other where there are
+    chunks."""
+    p = len(pipeline.stages)
+    channel = pipeline.transfers if len(pipeline.transfers) >= p else (*pipeline.transfers, max(pipeline.transfers, default=0.0))
+    return channel[stage] if kind == FORWARD else channel[stage - 1]
 
 
 def _summary(line: Timeline) -> dict[str, object]:

@@ -16,6 +16,7 @@ from ..cost.measured import MeasuredStage, MeasuredStages, measured_estimate, me
 from ..cost.memory import Fit, excess_bytes, feasible, fits, stage_device, stage_memory
 from ..cost.memory_terms import BARE, Implementation
 from ..cost.schedule import closed_form, lower_bound
+from ..cost.simulation import Pipeline
 from ..cost.step import StageTime, makespan
 from ..model import Transformer, Workload
 from ..plan import Plan
@@ -165,6 +166,10 @@ class PlanPricer:
         transfer = min(max(0.0, idle), intra + inter)
         others = self._others(plan, stages, exposed)
         notes = (f"microbatches beyond {cut} are continued at the pipeline's steady period",) if cut else ()
+        after = tuple(
+            (cost.sync, cost.optimizer if stage.optimizer is None else stage.optimizer)
+            for cost, stage in zip(costs, stages, strict=True)
+        )
         step = StepTime(
             seconds=pipeline + exposed + optimizer,
             ledger=TimeLedger(pipeline - (m - 1) * repeated, repeated, m, intra, inter, exposed, idle, optimizer),
@@ -180,6 +185,9 @@ class PlanPricer:
             deciders=(*(Decider(f"latency of stage {k}", stage.source) for k, stage in enumerate(stages)), *others),
             unmodelled=notes,
             simulated=True,
+            pipeline=Pipeline(
+                plan.schedule, plan.interleave, m, tuple(durations), tuple(channel), tuple(hop.tier for hop in hops), after
+            ),
         )
         return step, others
 

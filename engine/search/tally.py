@@ -49,10 +49,15 @@ class SimplerThan:
 
 @dataclass(slots=True)
 class Tally:
-    """What happened on the way: counts only grow. `classes` and `nearest`: plans that do not fit, by class."""
+    """What happened on the way: counts only grow. `classes` and `nearest`: plans that do not fit, by class.
+
+    `expanded`: states of the stage tables, a cut of the layers behind a place for a kind of stage each; `bounded`: plans and
+    settings with a bound of their own.
+    """
 
     priced: int = 0
     bounded: int = 0
+    expanded: int = 0
     yielded: int = 0
     too_large: int = 0
     cut_off: bool = False

@@ -152,7 +152,9 @@ class UnevenSearch:
         """Whether another table of the setting is within what all of them may take."""
         layers = self.space.uniform.model.layers
         units = self.space.uniform.cluster.devices // self.space.unit + 1 if len(setting.meshes) > 1 else 1
-        self._entries += setting.stages * options * layers * layers * units
+        entries = setting.stages * options * layers * layers * units
+        self._entries += entries
+        self.tally.expanded += entries
         return self._entries <= ENTRIES
 
     def seeds(self, setting: Setting) -> list[Plan]:

@@ -7,7 +7,6 @@ import shutil
 import struct
 import subprocess
 import zlib
-from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -15,8 +14,10 @@ from pathlib import Path
 
 import pytest
 from planproof.errors import UsageError
+from planproof.quantity import Dimension, human
 from planproof.report.html import render_html
-from planproof.report.html_charts import placed_tasks, ticks
+from planproof.report.html_charts import MOST_TASKS, ticks, timeline_svg
+from planproof.report.timeline import timeline
 from report_cases import BARE, bare, dense, reviewed
 
 HOSTILE = '"</title><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\\u202Ez [l](javascript:3)"'
@@ -153,17 +154,13 @@ def test_a_block_of_people_and_a_users_template(tmp_path: Path) -> None:
         render_html(bare(), tmp_path)
 
 
-def test_the_timeline_keeps_order_and_lasts_no_longer_than_the_simulated_pipeline() -> None:
+def test_the_picture_draws_the_simulated_tasks_and_no_more() -> None:
     priced = next(one.priced for one in dense().candidates if one.plan.pipeline > 1 and one.priced is not None)
-    small = replace(priced, plan=replace(priced.plan, accumulation=8))
-    tasks, microbatches = placed_tasks(small)
-    assert microbatches == 8
-    assert len(tasks) == 2 * 8 * priced.plan.pipeline
-    for stage in range(priced.plan.pipeline):
-        row = sorted(task[3:] for task in tasks if task[0] == stage)
-        assert all(before[1] <= after[0] + 1e-12 for before, after in pairwise(row))
-        busy = sum(stop - start for start, stop in row)
-        assert busy == pytest.approx(8 * priced.step.stages[stage].total_s)
+    picture = timeline_svg(priced)
+    line = timeline(priced, MOST_TASKS * priced.plan.pipeline)
+    assert picture.count("<rect class=\"t0\"") == line.shown * priced.plan.pipeline * priced.plan.interleave + 1
+    assert f"the first {line.shown} of {line.microbatches} microbatches" in picture or line.shown == line.microbatches
+    assert human(line.simulation.makespan, Dimension.TIME) in picture
 
 
 def test_ticks_are_round() -> None:
