@@ -194,6 +194,9 @@ def _candidate(
         measured=desk is not None and priced is not None and desk.is_measured(plan),
         fallen=fallen,
         ratio=None if "recommended" in roles else ratio,
+        operators=desk.operators(priced)
+        if desk is not None and priced is not None and ("recommended" in roles or any(one.layouts for one in plan.stages))
+        else None,
     )
 
 

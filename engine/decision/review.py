@@ -23,6 +23,7 @@ from .closures import NotExamined
 
 if TYPE_CHECKING:
     from ..config import Change
+    from .operators import PlanOperators
     from .remedy import Clearing
     from .sensitivity import Joint, Sensitivity
 
@@ -53,6 +54,8 @@ class Candidate:
     fallen: tuple[str, ...] = ()
     #: Its step time over that of the recommended plan, under common draws; None for that plan itself.
     ratio: Estimate | None = None
+    #: Its longest stage operator by operator, of the recommended plan and of stated plans that say how operators lie.
+    operators: PlanOperators | None = None
 
 
 @dataclass(frozen=True, slots=True)
