@@ -251,7 +251,7 @@ def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact]
             opened, case, [Phase.OUTCOME], [*facts, *outcome.facts], findings, silencing.suppressions
         )
         skipped += late
-        findings += _on_found(outcome, examined, opened)
+        findings += _on_found(outcome, desk, examined, opened)
     else:
         skipped.append(Phase.OUTCOME)
     settled, said = _settled(opened, examined.base, silencing, findings, frozenset({Phase.NETWORK, Phase.OUTCOME}) - set(skipped))
@@ -300,8 +300,9 @@ def _search(desk: Desk, examined: Examination, opened: Session, shut: Closures) 
     return desk.search(stands, shut, opened.options.work_limit, opened.options.time_limit)
 
 
-def _on_found(outcome: Outcome, examined: Examination, opened: Session) -> list[Finding]:
+def _on_found(outcome: Outcome, desk: Desk, examined: Examination, opened: Session) -> list[Finding]:
     """What the rules say of the recommended plan and the fallback where the search made them: as of a stated plan."""
+    from .decision.operators import facts_of
     from .facts.from_plan import plan_case
     from .facts.from_price import measured_memory_facts, memory_facts, step_fact
 
@@ -314,6 +315,8 @@ def _on_found(outcome: Outcome, examined: Examination, opened: Session) -> list[
         facts = [*examined.base, *plan_facts(case, found, found=True), *measured_memory_facts(case, found)]
         facts += [*memory_facts(priced.plan, "/plans", priced.memory)]
         facts.append(step_fact(priced, "/plans", priced.step_estimate, priced.mfu))
+        if priced is outcome.recommended:
+            facts += facts_of(priced, "/plans", desk.operators(priced))
         with opened.gate.batch():
             _, findings, _ = _run(opened, case, [*GATED, Phase.NETWORK], facts, [], examined.silencing.exempt)
         said += [one for one in findings if any(fact.get("plan") == priced.plan.name for _, fact in one.bindings)]

@@ -30,7 +30,7 @@ from ..model.operator import (
 )
 from ..plan import Recompute
 from .collectives import Network
-from .compute import Rates, device_rates, gemm_seconds, optimizer_seconds
+from .compute import ALIGNED, HEAD_ALIGNED, Rates, device_rates, gemm_seconds, optimizer_seconds
 from .device_mesh import DeviceMesh
 from .factors import NOMINAL, load_constants
 from .states import state_bytes
@@ -50,7 +50,8 @@ class Spending:
     backward: float
     #: Exchange of statistics of divided norms, softmaxes and losses, and of halos, both passes.
     exchanged: float
-    #: ZeRO 3 gathers and ZeRO 2 and 3 scatters, a microbatch, what computation does not hide.
+    #: ZeRO 3 gathers and ZeRO 2 and 3 scatters, a microbatch: what the operator itself does not hide at an end of the model, and
+    #: what hidden ones take from what hides them.
     gathered: float
     #: Once a step.
     sync: float
@@ -58,6 +59,10 @@ class Spending:
     memory: float
     #: Bytes of parameters, gradients and optimizer state alone, a part of `memory`.
     state: float = 0.0
+    #: Seconds of parameter gathers before the forward pass, and of gathers and scatters beside the backward pass, less the
+    #: computation of that pass under which prefetching hides them: only the sum over all operators counts, where above 0.
+    ahead: float = 0.0
+    behind: float = 0.0
 
     def step(self, microbatches: int) -> float:
         """Seconds of a whole step."""
@@ -72,6 +77,10 @@ class Terms:
     in_flight: float = 1.0
     recompute: Recompute = Recompute.NONE
     pad: bool = False
+    #: Parameters, of the whole mesh, that are gathered or scattered at a time in a microbatch, and reduced at a time once a step:
+    #: those of a layer and of a stage. 0: each operator's by themselves, each with its own latency.
+    layer: float = 0.0
+    parameters: float = 0.0
 
 
 class OperatorPricer:
@@ -84,31 +93,52 @@ class OperatorPricer:
         self.network = Network(cluster, NOMINAL, constants)
         self.layouts = LayoutGraph(mesh, self.network, self.rates.memory, pad=self.terms.pad)
         self._prefetch = constants["prefetch_overlap"].value
+        #: Of computation, the share that hides gathers, less what a hidden one takes from it.
+        self.hidden = self._prefetch * (1 - self.rates.interference)
+        #: Share of the attention core under which keys and values that go round are hidden.
+        self.ring = constants["ring_overlap"].value
         self._unfused = constants["unfused_optimizer"].value
         precision = workload.precision
         self._wire_gradient = DTYPE_BYTES[precision.communication or precision.gradients]
         self._wire_parameter = DTYPE_BYTES[precision.parameters]
 
-    def spending(self, operator: Operator, tensors: Mapping[str, Tensor], split: Sequence[str], zero: int) -> Spending:
-        """`split[a]` names the loop that axis a divides, `WHOLE` for none; `zero` shards what the axes replicate."""
+    def spending(
+        self, operator: Operator, tensors: Mapping[str, Tensor], split: Sequence[str], zero: int, *, head: bool = False
+    ) -> Spending:
+        """`split[a]` names the loop that axis a divides, `WHOLE` for none; `zero` shards what the axes replicate.
+
+        `head`: the loss reads its output. Its parameters and those of an embedding are gathered once, beside the operator
+        itself (between its passes there is nothing that would hide a second gather); all others are prefetched under the
+        computation of the operators before them (Zhao et al. 2023, arXiv 2304.11277).
+        """
         parts = self.parts(split)
-        forward, backward = self.compute(operator, tensors, parts)
-        repeats = self.repeats(operator)
+        forward, backward = self.compute(operator, tensors, parts, head=head)
+        repeats = self.repeats(operator, head=head)
+        again = (repeats - 1) * forward
         exchanged = self._statistics(operator, tensors, split, parts)
-        gathered = sync = optimizer = state = 0.0
+        gather = scatter = sync = optimizer = state = 0.0
         for use in operator.parameters:
             count = prod(local_sizes(use, tensors[use.tensor], parts))
             shared = [a for a, loop in enumerate(split) if loop not in (WHOLE, *use.loops) and self.mesh.axes[a].size > 1]
             costs = self._parameters(count, shared, zero)
-            gathered += costs[0]
-            sync += costs[1]
-            optimizer += costs[2]
-            state += costs[3]
-        hidden = self._prefetch * (repeats * forward + backward)
-        kept = self._kept(operator, tensors, parts)
+            gather += costs[0]
+            scatter += costs[1]
+            sync += costs[2]
+            optimizer += costs[3]
+            state += costs[4]
+        ahead = behind = 0.0
+        if at_an_end(operator, head=head):
+            gathered = max(0.0, gather - self._prefetch * forward) + max(0.0, scatter - self._prefetch * backward)
+        else:
+            slowed = self.rates.interference
+            gathered = slowed * (2 * gather + scatter)
+            if zero >= 2:
+                ahead = (1 - slowed) * gather - self.hidden * forward
+                behind = (1 - slowed) * (gather + scatter) - self.hidden * (again + backward)
+        kept = self._kept(operator, tensors, parts, head=head)
         return Spending(
-            repeats * forward, backward, exchanged * (repeats + 1) / 2, max(0.0, gathered - hidden), sync, optimizer,
-            state + kept * self.terms.in_flight, state,
+            forward + again, backward, exchanged * (repeats + 1) / 2, gathered, sync, optimizer,
+            state + kept * self.terms.in_flight, state, ahead, behind,
         )  # fmt: skip
 
     def parts(self, split: Sequence[str]) -> dict[str, int]:
@@ -119,19 +149,23 @@ class OperatorPricer:
                 found[loop] = found.get(loop, 1) * axis.size
         return found
 
-    def repeats(self, operator: Operator) -> int:
-        """How often the forward pass is done: twice where it is recomputed."""
+    def repeats(self, operator: Operator, *, head: bool = False) -> int:
+        """How often the forward pass is done: twice where it is recomputed; the ends of the model never are."""
         recompute = self.terms.recompute
+        if at_an_end(operator, head=head):
+            return 1
         again = recompute is Recompute.FULL or (recompute is Recompute.SELECTIVE and operator.kind is Kind.ATTENTION)
         return 2 if again else 1
 
-    def compute(self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int]) -> tuple[float, float]:
+    def compute(
+        self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int], *, head: bool = False
+    ) -> tuple[float, float]:
         """(forward, backward) seconds of one microbatch; a kernel takes at least its launch."""
         kind, launch = operator.kind, self.rates.launch
         if kind in (Kind.INPUT, Kind.OUTPUT, Kind.OPTIMIZER):
             return 0.0, 0.0
         if kind in CONTRACTIONS:
-            forward, backward = self._products(operator, tensors, parts)
+            forward, backward = self._products(operator, tensors, parts, head=head)
             return max(forward, launch), max(backward, 2 * launch)
         if kind is Kind.ATTENTION:
             return self._attention(operator, tensors, parts)
@@ -144,13 +178,19 @@ class OperatorPricer:
         if kind is Kind.CROSS_ENTROPY:
             # As the loss of a stage is priced: widened to fp32, maximum, exponential, sum; backward widened and narrowed.
             count = ins / ELEMENT_BYTES[tensors[operator.inputs[0].tensor].dtype]
-            return max((ins + 20 * count) / memory, launch), max((ins + 12 * count) / memory, launch)
+            loss = self.rates.loss / memory
+            return max((ins + 20 * count) * loss, launch), max((ins + 12 * count) * loss, launch)
         assert kind in _MOVED
         back = ins + outs if kind is Kind.REDUCTION else outs + 2 * ins
         return max((ins + outs) / memory, launch), max(back / memory, launch)
 
-    def _products(self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int]) -> tuple[float, float]:
-        """Fused products of one operand with weights of equal depth: (m, n, k), then (m, k, n) and (n, k, m) backward."""
+    def _products(
+        self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int], *, head: bool = False
+    ) -> tuple[float, float]:
+        """Fused products of one operand with weights of equal depth: (m, n, k), then (m, k, n) and (n, k, m) backward.
+
+        A head stays 16-bit under fp8, and its many columns need only be aligned to 16 bytes, as a stage has it.
+        """
         x = next(use for use in operator.inputs if use.role == "x")
         out = {loop for use in operator.outputs for loop in use.loops}
         m = copies = k = 1
@@ -167,8 +207,12 @@ class OperatorPricer:
             n += prod(sizes[loop] for loop in columns)
         e = ELEMENT_BYTES[self.workload.precision.compute]
         rates = self.rates
-        forward = copies * gemm_seconds(rates, m, n, k, e)
-        return forward, copies * (gemm_seconds(rates, m, k, n, e) + gemm_seconds(rates, n, k, m, e))
+        peak, aligned = (rates.wide, HEAD_ALIGNED) if head else (None, ALIGNED)
+
+        def product(rows: float, columns: float, depth: float) -> float:
+            return copies * gemm_seconds(rates, rows, columns, depth, e, peak=peak, aligned=aligned)
+
+        return product(m, n, k), product(m, k, n) + product(n, k, m)
 
     def _attention(self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int]) -> tuple[float, float]:
         """Fused: backward 2.5 times (Dao et al. 2022, arXiv 2205.14135). Unfused kernels pass scores through memory too."""
@@ -185,9 +229,10 @@ class OperatorPricer:
         tensor = tensors[use.tensor]
         return prod(local_sizes(use, tensor, parts)) * ELEMENT_BYTES[tensor.dtype]
 
-    def _kept(self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int]) -> float:
+    def _kept(self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int], *, head: bool) -> float:
         """Bytes kept for backward; recomputed operators keep none but the input of a norm, from which all starts again."""
-        if self.terms.recompute is Recompute.FULL and operator.kind is not Kind.NORM:
+        again = self.repeats(operator, head=head) > 1
+        if self.terms.recompute is Recompute.FULL and again and operator.kind is not Kind.NORM:
             return 0.0
         mine = {use.tensor: use for use in operator.inputs + operator.outputs}
         return sum(self._local_bytes(mine[name], tensors, parts) for name in operator.keeps)
@@ -233,49 +278,60 @@ class OperatorPricer:
             return [(rest * _STATISTIC, 3)]
         return [(2 * rest * _STATISTIC, 2)]
 
-    def _parameters(self, count: int, shared: Sequence[int], zero: int) -> tuple[float, float, float, float]:
-        """(gathers and scatters a microbatch, synchronisation, optimizer, bytes held) of `count` parameters on a device.
+    def _parameters(self, count: int, shared: Sequence[int], zero: int) -> tuple[float, float, float, float, float]:
+        """(gather, scatter a microbatch, synchronisation, optimizer, bytes held) of `count` parameters on a device.
 
         ZeRO 0 reduces gradients once a step and all update all; 1 scatters them and gathers new parameters, once a step; 2
-        scatters every microbatch; 3 gathers parameters before both passes, too (Rajbhandari et al. 2020, arXiv 1910.02054).
+        scatters every microbatch; 3 gathers parameters before both passes, too (Rajbhandari et al. 2020, arXiv 1910.02054):
+        what is recomputed comes right before its backward pass, and they stay.
         """
         each = state_bytes(self.workload)
         shards = self.layouts.parts(shared)
-        wire = count * self._wire_gradient
-        scatter = self._chain("reduce_scatter", wire, shared)
-        gather = self._chain("all_gather", count * self._wire_parameter, shared)
+        groups = self._groups(shared)
+        # A part of a bucket takes its part of the bucket's seconds: that of a layer each microbatch, of all once a step.
+        bucket = max(count, (self.terms.layer if zero >= 2 else self.terms.parameters) * shards / self.mesh.devices)
+        part = count / bucket
+        wire = bucket * self._wire_gradient
+        scatter = part * self._chain("reduce_scatter", wire, groups)
+        gather = part * self._chain("all_gather", bucket * self._wire_parameter, groups)
         owned = count / shards if zero else float(count)
         optimizer = optimizer_seconds(self.workload, owned, self.rates, self._unfused)
-        again = 2 if self.terms.recompute is Recompute.FULL else 1
-        gathered, sync = 0.0, 0.0
-        if zero == 0:
-            sync = self._reduce(wire, shared)
-        elif zero == 1:
-            sync = scatter + gather
-        elif zero == 2:
-            gathered, sync = scatter, gather
-        else:
-            gathered = (1 + again) * gather + scatter
+        sync = scatter + gather if zero == 1 else gather if zero == 2 else 0.0 if zero else part * self._reduce(wire, groups)
         divided = [shards if zero >= stage else 1 for stage in (3, 2, 1)]
         held = count * (each.parameters / divided[0] + each.gradients / divided[1] + each.optimizer / divided[2])
-        return gathered, sync, optimizer, held
+        return gather if zero == 3 else 0.0, scatter if zero >= 2 else 0.0, sync, optimizer, held
 
-    def _chain(self, operation: str, size: float, axes: Sequence[int]) -> float:
-        """A scatter or gather over several axes, the innermost first (last): each further one carries its share."""
+    def _groups(self, axes: Sequence[int]) -> list[tuple[int, int]]:
+        """(devices, stride) of the groups that `axes` form, the innermost first: axes right beside each other are one group."""
+        found: list[tuple[int, int]] = []
+        for axis in sorted((self.mesh.axes[a] for a in axes), key=lambda one: one.stride):
+            if found and found[-1][0] * found[-1][1] == axis.stride:
+                found[-1] = (found[-1][0] * axis.size, found[-1][1])
+            else:
+                found.append((axis.size, axis.stride))
+        return found
+
+    def _chain(self, operation: str, size: float, groups: Sequence[tuple[int, int]]) -> float:
+        """A scatter or gather over several groups, the innermost first (last): each further one carries its share."""
         spent = 0.0
-        for a in sorted(axes, key=lambda one: self.mesh.axes[one].stride):
-            spent += self.layouts.seconds(operation, size, a)
-            size /= self.mesh.axes[a].size
+        for devices, stride in groups:
+            spent += self.layouts.over(operation, size, devices, stride)
+            size /= devices
         return spent
 
-    def _reduce(self, size: float, axes: Sequence[int]) -> float:
-        """An all-reduce over several axes: scattered inwards, reduced on the outermost, gathered back."""
-        if not axes:
+    def _reduce(self, size: float, groups: Sequence[tuple[int, int]]) -> float:
+        """An all-reduce over several groups: scattered inwards, reduced on the outermost, gathered back."""
+        if not groups:
             return 0.0
-        *inner, last = sorted(axes, key=lambda one: self.mesh.axes[one].stride)
-        left = size / self.layouts.parts(inner)
+        *inner, (devices, stride) = groups
+        left = size / prod(one for one, _ in inner)
         ways = self._chain("reduce_scatter", size, inner) + self._chain("all_gather", size, inner)
-        return ways + self.layouts.seconds("all_reduce", left, last)
+        return ways + self.layouts.over("all_reduce", left, devices, stride)
+
+
+def at_an_end(operator: Operator, *, head: bool) -> bool:
+    """Whether an operator is the embedding, the head (the loss reads its output) or the loss: outside the layers."""
+    return head or operator.kind in (Kind.EMBEDDING, Kind.CROSS_ENTROPY)
 
 
 def has_gradient(tensor: Tensor) -> bool:

@@ -37,7 +37,13 @@ class LayoutGraph:
 
     def __init__(self, mesh: DeviceMesh, network: Network, copy: float, *, pad: bool = False) -> None:
         self.mesh, self.network, self.copy, self.pad = mesh, network, copy, pad
-        self._known: dict[tuple[str, float, int], float] = {}
+        self._known: dict[tuple[str, float, int, int], float] = {}
+        wide = [axis for axis in mesh.axes if axis.size > 1]
+        crossed = {axis.name: {level.tier.name for level in network.levels(axis.size, axis.stride)} for axis in wide}
+        outermost = max(wide, key=lambda one: one.stride, default=None)
+        last = network.levels(outermost.size, outermost.stride)[-1].tier.name if outermost else ""
+        #: Axes whose collectives are on the outermost links.
+        self._outer = {name for name, tiers in crossed.items() if last in tiers}
 
     def fits(self, size: int, axes: Sequence[int]) -> bool:
         """Whether a dim of `size` may be divided by all of `axes`."""
@@ -122,16 +128,26 @@ class LayoutGraph:
 
     def seconds(self, operation: str, size: float, a: int) -> float:
         """Seconds of a collective of axis `a`, on the links that it crosses."""
-        key = (operation, size, a)
+        axis = self.mesh.axes[a]
+        return self.over(operation, size, axis.size, axis.stride)
+
+    def over(self, operation: str, size: float, devices: int, stride: int) -> float:
+        """Seconds of a collective of `devices`, `stride` apart."""
+        key = (operation, size, devices, stride)
         found = self._known.get(key)
         if found is None:
-            axis = self.mesh.axes[a]
-            found = self._known[key] = self.network.collective(operation, size, axis.size, axis.stride).seconds
+            found = self._known[key] = self.network.collective(operation, size, devices, stride).seconds
         return found
+
+    def leaves_free(self, step: LayoutStep) -> bool:
+        """Whether a step leaves the mesh's outermost links free: copies on the device, and what crosses inner ones alone."""
+        if step.operation in ("slice", "expand"):
+            return True
+        return not set(step.axis.split(", ")) & self._outer
 
     def _permute(self, a: int, b: int, size: float) -> LayoutStep:
         """Every device sends its part to one other of the two axes' devices, over the slowest link between them."""
-        key = ("permute", size, a * len(self.mesh.axes) + b)
+        key = ("permute", size, a, b)
         found = self._known.get(key)
         if found is None:
             slowest = 0.0

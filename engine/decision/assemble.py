@@ -196,6 +196,9 @@ def _candidate(
         fallen=fallen,
         ratio=None if "recommended" in roles else ratio,
         critical=_critical(desk, priced),
+        operators=desk.operators(priced)
+        if desk is not None and priced is not None and ("recommended" in roles or any(one.layouts for one in plan.stages))
+        else None,
     )
 
 

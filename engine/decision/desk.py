@@ -28,6 +28,7 @@ from ..search.space import UniformSpace
 from ..search.tally import Found
 from .closures import Closures
 from .measured_memory import measured_ledger
+from .operators import PlanOperators, facts_of, plan_operators
 from .probe import axes_on_the_fabric, halved
 from .selection import Selection, Stands, fallback, select
 
@@ -66,6 +67,7 @@ class Desk:
     pricer: PlanPricer = field(init=False)
     #: The same on the cluster with half the fabric; made when it is first asked for.
     halved: PlanPricer | None = field(default=None, init=False)
+    _operators: dict[tuple[object, ...], PlanOperators] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         case = self.case
@@ -118,6 +120,15 @@ class Desk:
             if priced is not None:
                 yield step_fact(priced, plan.path, priced.step_estimate, priced.mfu)
                 yield from self.probe(priced, plan.path)
+                if any(stage.layouts for stage in priced.plan.stages):
+                    yield from facts_of(priced, plan.path, self.operators(priced))
+
+    def operators(self, priced: Priced) -> PlanOperators:
+        """The longest stage of a plan operator by operator, worked out once."""
+        found = self._operators.get(priced.plan.identity)
+        if found is None:
+            found = self._operators[priced.plan.identity] = plan_operators(priced, self.pricer)
+        return found
 
     def probe(self, priced: Priced, path: str) -> Iterator[Fact]:
         """What the step time of a plan does where the fabric has half its bandwidth; nothing for one that keeps off it."""

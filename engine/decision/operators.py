@@ -8,7 +8,7 @@ shown. Nothing here knows rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -18,9 +18,11 @@ from ..cost.in_flight import in_flight
 from ..cost.memory_terms import local_microbatch
 from ..cost.operator_cost import Terms
 from ..errors import InputError
+from ..facts import Fact
+from ..facts.from_operators import operators_fact
 from ..model.builders import Shape, transformer_graph
 from ..model.graph import OperatorGraph
-from ..model.operator import WHOLE, Kind, Operator
+from ..model.operator import WHOLE, Kind, Operator, Role
 from ..plan import Plan, Stage
 from ..search.operator_search import OperatorLayouts, search_operators
 from ..search.operator_space import SUMS
@@ -30,6 +32,8 @@ from ..search.pricing import PlanPricer
 _TENSOR = ("heads", "inner", "vocabulary")
 #: Stages of more operators are not looked at one by one in a review.
 MOST_OPERATORS = 3000
+#: Axes, from the innermost, whose layouts a review compares; on further ones operators keep the plan's.
+FREE_AXES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,8 @@ class PlanOperators:
         return self.own.objective / self.stage_s - 1
 
 
-def plan_operators(priced: Priced, pricer: PlanPricer) -> PlanOperators:
-    """The longest stage of a priced plan, operator by operator."""
+def plan_operators(priced: Priced, pricer: PlanPricer, *, compare: bool = True) -> PlanOperators:
+    """The longest stage of a priced plan, operator by operator; without `compare` as it lays it out alone."""
     plan, at = priced.plan, priced.step.bottleneck
     stage = plan.stages[at]
     cost = pricer.pricer.time.costs(plan)[at]
@@ -93,18 +97,26 @@ def plan_operators(priced: Priced, pricer: PlanPricer) -> PlanOperators:
         if unknown:
             return PlanOperators(at, mesh, stated, None, None, stage_s, 0.0, unknown)
         held = in_flight(plan.schedule, at, plan.pipeline, plan.accumulation, plan.interleave)
-        terms = Terms(plan.accumulation, float(held.microbatches), plan.recompute_of(at))
+        count = sum(one.elements for one in graph.tensors.values() if one.role is Role.PARAMETER)
+        terms = Terms(
+            plan.accumulation, float(held.microbatches), plan.recompute_of(at), layer=count / stage.layers, parameters=count
+        )
         zeros = (plan.zero,)
         cluster = pricer.cluster
+        outer = pinned(plan, mesh, range(len(mesh.axes) - FREE_AXES)) if len(mesh.axes) > FREE_AXES else None
         own = search_operators(
-            graph, mesh, workload, cluster, terms=terms, zeros=zeros, allowed=allowed(plan, stage, mesh), next_best=False
-        )
+            graph, mesh, workload, cluster, terms=terms, zeros=zeros, allowed=allowed(plan, stage, mesh),
+            pinned=outer, next_best=False,
+        )  # fmt: skip
+        if not compare:
+            return PlanOperators(at, mesh, stated, own, own, stage_s, own.memory_bytes)
         memory = priced.memory[at]
         free = max(0.0, memory.capacity_bytes - memory.device.value)
         budget = free + own.memory_bytes if own.objective < inf else float(memory.capacity_bytes)
         best = search_operators(
-            graph, mesh, workload, cluster, terms=terms, zeros=zeros, budget=budget, integer_program=False
-        )
+            graph, mesh, workload, cluster, terms=terms, zeros=zeros, budget=budget, integer_program=False,
+            pinned=outer,
+        )  # fmt: skip
     except InputError as error:
         return PlanOperators(at, mesh, stated, None, None, stage_s, 0.0, error.message)
     if own.objective < best.objective:
@@ -141,6 +153,18 @@ def allowed(plan: Plan, stage: Stage, mesh: DeviceMesh) -> Callable[[Operator, t
         return split == wanted
 
     return matches
+
+
+def pinned(plan: Plan, mesh: DeviceMesh, axes: Sequence[int]) -> Callable[[Operator], tuple[str | None, ...]]:
+    """For each operator its usual loop on `axes`; None on the others."""
+    devices = {axis.name: axis.size for axis in mesh.axes}
+
+    def of(operator: Operator) -> tuple[str | None, ...]:
+        return tuple(
+            usual(operator, axis.name, plan, devices) if a in axes else None for a, axis in enumerate(mesh.axes)
+        )
+
+    return of
 
 
 def stated_layout(operator: Operator, stage: Stage) -> dict[str, str] | None:
@@ -186,3 +210,14 @@ def usual(operator: Operator, axis: str, plan: Plan, devices: dict[str, int]) ->
     else:
         order = ()
     return next((loop for loop in order if divides(loop)), WHOLE)
+
+
+def facts_of(priced: Priced, path: str, found: PlanOperators) -> Iterator[Fact]:
+    """The fact of a plan's operators, where they were laid out."""
+    if found.own is not None and found.best is not None and found.mesh is not None:
+        one = operators_fact(
+            priced.plan.name, path, found.stage, found.mesh, found.own, found.best, found.stage_s,
+            priced.plan.accumulation, stated=found.stated,
+        )  # fmt: skip
+        if one is not None:
+            yield one

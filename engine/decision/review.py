@@ -24,6 +24,7 @@ from .closures import NotExamined
 
 if TYPE_CHECKING:
     from ..config import Change
+    from .operators import PlanOperators
     from .remedy import Clearing
     from .sensitivity import Joint, Sensitivity
 
@@ -56,6 +57,8 @@ class Candidate:
     ratio: Estimate | None = None
     #: What its step cannot end before; None where it is not priced.
     critical: StepPath | None = None
+    #: Its longest stage operator by operator, of the recommended plan and of stated plans that say how operators lie.
+    operators: PlanOperators | None = None
 
 
 @dataclass(frozen=True, slots=True)

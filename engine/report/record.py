@@ -23,6 +23,7 @@ from .escape import code, markdown
 from .human_block import with_human_block
 from .record_diagrams import diagrams
 from .record_head import Limits, head, proposed
+from .record_operators import operators
 from .record_outlook import outlook
 from .record_plans import plans
 from .record_trail import trail
@@ -35,9 +36,14 @@ MOST_CHARACTERS = 3_000_000
 #: Tried in turn until the record is short enough; what is left out is always counted.
 LIMITS = (
     Limits(),
-    Limits(pictures=False),
+    Limits(classes=6),
+    Limits(classes=5, operators=4),
+    Limits(classes=5, operators=0),
+    Limits(pictures=False, classes=5, operators=4),
+    Limits(pictures=False, operators=0),
     Limits(
-        plans=8, findings=24, errors=60, of_a_rule=1, sources=False, pictures=False, stages=24, candidates=10, rows=20, classes=6
+        plans=8, findings=24, errors=60, of_a_rule=1, sources=False, pictures=False, stages=24, candidates=10, rows=20, classes=6,
+        operators=0,
     ),
     Limits(
         plans=8,
@@ -46,6 +52,7 @@ LIMITS = (
         of_a_rule=1,
         sources=False,
         pictures=False,
+        operators=0,
         stages=16,
         notes=False,
         candidates=8,
@@ -59,6 +66,7 @@ LIMITS = (
         of_a_rule=1,
         sources=False,
         pictures=False,
+        operators=0,
         stages=12,
         notes=False,
         candidates=6,
@@ -73,6 +81,7 @@ LIMITS = (
         of_a_rule=1,
         sources=False,
         pictures=False,
+        operators=0,
         stages=8,
         notes=False,
         candidates=5,
@@ -142,11 +151,11 @@ def record_context(review: Review, sources: Mapping[str, Sequence[Source]], limi
         **head(review, limits),
         "proposed": proposed(review, limits),
         **plans(review, limits),
+        "operators": operators(review, limits),
         **outlook(review, limits),
         **trail(review, sources, limits),
         **diagrams(review, pictures=limits.pictures),
         # A line each; empty is one line of the template.
-        "operators": [],
         "boundaries": [],
     }
 

@@ -34,6 +34,8 @@ class Limits:
     rows: int = 32
     classes: int = 12
     pictures: bool = True
+    #: Operators of a stage; half as many conversions.
+    operators: int = 6
 
 
 def head(review: Review, limits: Limits) -> dict[str, Any]:

@@ -151,7 +151,11 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
         "ratio_to_recommended": estimate_of(candidate.ratio) if candidate.ratio is not None else None,
         "deciders": deciders_of(candidate.step.deciders) if candidate.step is not None else [],
     }
-    return body
+    if candidate.operators is not None:
+        from .record_operators import operators_json
+
+        return body | {"operators": operators_json(candidate.operators)}
+    return body | {"operators": None}
 
 
 def time_json(priced: Priced | None) -> dict[str, Any]:

@@ -24,28 +24,42 @@ class Conversions:
         self._graph, self._sizes, self._element = graph, tuple(sizes), element
         self.layouts = graph.layouts(sizes)
         self.index = {layout: k for k, layout in enumerate(self.layouts)}
-        self.seconds = self._distances()
+        self._inner: Floats | None = None
+        self.seconds = self._distances()[0]
 
-    def _distances(self) -> Floats:
-        """Floyd and Warshall over the states, then the rows and columns of the layouts."""
+    @property
+    def inner(self) -> Floats:
+        """The part of `seconds` in which the mesh's outermost links are free; worked out when it is first asked for."""
+        if self._inner is None:
+            self._inner = self._distances(inner=True)[1]
+        return self._inner
+
+    def _distances(self, *, inner: bool = False) -> tuple[Floats, Floats]:
+        """Floyd and Warshall over the states, then the rows and columns of the layouts; with `inner` the part of it of each."""
         graph, sizes = self._graph, self._sizes
         start = graph.state((REPLICATED,) * len(graph.mesh.axes), len(sizes))
         states: dict[State, int] = {start: 0}
-        rows: list[tuple[int, int, float]] = []
+        rows: list[tuple[int, int, float, bool]] = []
         for state in (queue := [start]):
             for found, step in graph.steps(state, sizes, self._element):
                 if found not in states:
                     states[found] = len(states)
                     queue.append(found)
-                rows.append((states[state], states[found], step.seconds))
+                rows.append((states[state], states[found], step.seconds, inner and graph.leaves_free(step)))
         distance = np.full((len(states), len(states)), inf)
         np.fill_diagonal(distance, 0.0)
-        for i, j, seconds in rows:
-            distance[i, j] = min(distance[i, j], seconds)
-        for k in range(len(states)):
-            np.minimum(distance, distance[:, k, None] + distance[None, k, :], out=distance)
+        part = np.zeros_like(distance)
+        for i, j, seconds, free in rows:
+            if seconds < distance[i, j]:
+                distance[i, j], part[i, j] = seconds, seconds if free else 0.0
         kept = [states[graph.state(layout, len(sizes))] for layout in self.layouts]
-        return distance[np.ix_(kept, kept)]
+        chosen = np.ix_(kept, kept)
+        for k in range(len(states)):
+            if inner:
+                through = distance[:, k, None] + distance[None, k, :] < distance
+                np.copyto(part, part[:, k, None] + part[None, k, :], where=through)
+            np.minimum(distance, distance[:, k, None] + distance[None, k, :], out=distance)
+        return distance[chosen], part[chosen]
 
     def path(self, source: Layout, target: Layout) -> tuple[LayoutStep, ...]:
         """The steps of the cheapest way, by Dijkstra from `source`; none between equal layouts."""

@@ -8,15 +8,16 @@ them take in a step. Nothing here minimises.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cost.operator_cost import OperatorPricer, has_gradient
+from ..cost.operator_cost import OperatorPricer, at_an_end, has_gradient
 from ..cost.tensor_layout import Layout
 from ..model.graph import OperatorGraph
-from ..model.operator import ELEMENT_BYTES, Operator, Use
+from ..model.operator import ELEMENT_BYTES, WHOLE, Kind, Operator, Use
 from ..model.repeats import Alike, Segment, alike, segments
 from ..plan import Recompute
 from .conversions import Conversions
@@ -32,29 +33,42 @@ from .operator_space import (
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+#: Operands of attention that pass round its devices in a ring.
+KEYS_AND_VALUES = ("key", "value", "key_shared")
 #: ("operator", name) or ("tensor", name).
 Variable = tuple[str, str]
+#: For an operator the loop that each axis has to divide (`WHOLE` for none); None where the axis is free.
+Pinned = Callable[[Operator], Sequence[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Seconds a step of the conversions of one tensor between two variables, [states of first, states of second]."""
+    """Seconds a step of the conversions of one tensor between two variables, [states of first, states of second].
+
+    `hides`, [2, states, states]: less than 0, seconds of parameter gathers that hide beside the forward and the backward ones.
+    """
 
     first: Variable
     second: Variable
     tensor: str
     seconds: Floats
+    hides: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One segment: its variables without the cut that it enters from, their node costs and bytes, and its factors."""
+    """One segment: its variables without the cut that it enters from, their node costs and bytes, and its factors.
+
+    `hidden`: by operator [2, strategies] seconds a step of parameter gathers beside the forward and the backward pass less what
+    hides them; only sums over all operators count. Empty where nothing is gathered.
+    """
 
     entering: Variable | None
     leaving: Variable | None
     costs: dict[Variable, Floats]
     memory: dict[Variable, Floats]
     factors: tuple[Factor, ...]
+    hidden: dict[Variable, Floats]
 
 
 class OperatorProblem:
@@ -66,21 +80,43 @@ class OperatorProblem:
         pricer: OperatorPricer,
         zeros: Sequence[int] = (0, 1),
         allowed: Callable[[Operator, tuple[str, ...]], bool] | None = None,
+        pinned: Pinned | None = None,
     ) -> None:
-        self.graph, self.pricer, self.zeros, self._allowed = graph, pricer, tuple(zeros), allowed
+        self.graph, self.pricer, self.zeros = graph, pricer, tuple(zeros)
+        #: Whether parameters are gathered or gradients scattered in every microbatch.
+        self.gathers = max(self.zeros) >= 2
+        self._allowed, self._pinned = allowed, pinned
         self.sizes = tuple(axis.size for axis in pricer.mesh.axes)
         self.strategies: dict[str, list[Strategy]] = {}
         self.states: dict[str, list[tuple[Layout, Layout]]] = {}
         self._conversions: dict[tuple[object, ...], Conversions] = {}
+        losses = [one for one in graph.operators if one.kind is Kind.CROSS_ENTROPY]
+        read = {use.tensor for one in losses for use in one.inputs if use.tensor in graph.producers}
+        #: Operators whose output the loss reads.
+        self._heads = {graph.operators[graph.producers[name]].name for name in read}
+        self._ends = {one.name for one in graph.operators if at_an_end(one, head=one.name in self._heads)}
         self.segments: list[Segment] = segments(graph)
-        self.repeats: list[Alike | None] = alike(graph, self.segments)
         self._pairs: dict[tuple[str, str], tuple[Ints, Ints]] = {}
         self._names: dict[int, dict[str, str]] = {}
         self._moved: dict[tuple[object, ...], Ints] = {}
+        self.repeats: list[Alike | None] = [
+            twin if twin is None or self._same_states(twin) else None for twin in alike(graph, self.segments)
+        ]
         self.pieces: list[Piece | None] = [
             None if twin is not None else self._piece(segment)
             for segment, twin in zip(self.segments, self.repeats, strict=True)
         ]
+
+    def _same_states(self, twin: Alike) -> bool:
+        """Whether what is pinned leaves the cuts of a repeated segment the states of the first one's."""
+        if self._pinned is None:
+            return True
+        first = self.segments[twin.first]
+        return all(
+            len(self.states_of(name)) == len(self.states_of(twin.tensors[name][0]))
+            for name in (first.entering, first.leaving)
+            if name
+        )
 
     def conversions(self, tensor: str) -> Conversions:
         """The conversions of a tensor's shape."""
@@ -103,6 +139,7 @@ class OperatorProblem:
             found = shared_states(self.pricer.layouts.layouts(sizes))
             if not has_gradient(self.graph.tensors[tensor]):
                 found = list({value: (value, gradient) for value, gradient in found}.values())
+            found = self._keeps(tensor, found)
             self.states[tensor] = found
         return found
 
@@ -110,11 +147,32 @@ class OperatorProblem:
         """The strategies of an operator."""
         found = self.strategies.get(operator.name)
         if found is None:
-            found = strategies(operator, self.graph.tensors, self.pricer, self.zeros)
-            if self._allowed is not None:
-                found = [one for one in found if self._allowed(operator, one.split)]
+            head = operator.name in self._heads
+            found = strategies(operator, self.graph.tensors, self.pricer, self.zeros, self._may, head=head)
             self.strategies[operator.name] = found
         return found
+
+    def _may(self, operator: Operator, split: tuple[str, ...]) -> bool:
+        """Whether a split is allowed and keeps to what is pinned."""
+        if self._pinned is not None and any(
+            loop is not None and loop != on for loop, on in zip(self._pinned(operator), split, strict=True)
+        ):
+            return False
+        return self._allowed is None or self._allowed(operator, split)
+
+    def _keeps(self, tensor: str, states: list[tuple[Layout, Layout]]) -> list[tuple[Layout, Layout]]:
+        """The states of a shared tensor that on pinned axes are divided as its maker divides it."""
+        if self._pinned is None:
+            return states
+        operator = self.graph.operators[self.graph.producers[tensor]]
+        pinned = self._pinned(operator)
+        use = next(one for one in operator.outputs if one.tensor == tensor)
+        split = [loop or WHOLE for loop in pinned]
+        made = result(operator, use, self.graph.tensors[tensor], split, self.sizes)
+        needed = result_gradient(made)
+        # Where it leaves the tensor whole or a sum, readers may still agree on something cheaper than each on its own.
+        axes = [a for a, loop in enumerate(pinned) if loop is not None and made[a] >= 0]
+        return [(v, g) for v, g in states if all(v[a] == made[a] and g[a] == needed[a] for a in axes)]
 
     # Layouts of an operand by strategy, as rows of its tensor's conversions.
 
@@ -143,14 +201,46 @@ class OperatorProblem:
             found = self._pairs[tensor, "state"] = rows
         return found
 
-    def _table(self, tensor: str, made: tuple[Ints, Ints], read: tuple[Ints, Ints], conversions: Conversions) -> Floats:
-        """Seconds a step: forward (again where recomputed) from what is made to what is read, and the gradient back."""
+    def _factor(
+        self, first: Variable, second: Variable, tensor: str, made: tuple[Ints, Ints], read: tuple[Ints, Ints],
+        conversions: Conversions, under: tuple[Floats, Floats] | None = None,
+    ) -> Factor:  # fmt: skip
+        """Forward (again where recomputed, which the ends of the model are not) from what is made to what is read, and the
+        gradient back.
+
+        `under`: by reader's strategy, the seconds of its passes under which each way is hidden.
+        """
         m, full = self.pricer.terms.microbatches, self.pricer.terms.recompute is Recompute.FULL
-        seconds = conversions.seconds
-        table = (2 if full else 1) * seconds[np.ix_(made[0], read[0])]
-        if has_gradient(self.graph.tensors[tensor]):
-            table = table + seconds[np.ix_(read[1], made[1])].T
-        return m * table
+        again = 1 if full and not {first[1], second[1]} & self._ends else 0
+        there, back = np.ix_(made[0], read[0]), np.ix_(read[1], made[1])
+        returns = has_gradient(self.graph.tensors[tensor])
+
+        def ways(seconds: Floats) -> tuple[Floats, Floats]:
+            ahead, behind = seconds[there], seconds[back].T if returns else np.zeros((len(made[0]), len(read[0])))
+            if under is not None:
+                ahead, behind = np.maximum(ahead - under[0], 0.0), np.maximum(behind - under[1], 0.0)
+            return ahead, behind
+
+        ahead, behind = ways(conversions.seconds)
+        seconds = m * ((1 + again) * ahead + behind)
+        if not self.gathers:
+            return Factor(first, second, tensor, seconds)
+        ahead, behind = ways(conversions.inner)
+        hides = -m * self.pricer.hidden * np.stack((ahead, behind + again * ahead))
+        return Factor(first, second, tensor, seconds, hides)
+
+    def _ring(self, reader: Operator, use: Use) -> tuple[Floats, Floats] | None:
+        """What hides keys and values on their way round: a share of the attention core (Liu et al. 2023, arXiv 2310.01889)."""
+        if reader.kind is not Kind.ATTENTION or use.role not in KEYS_AND_VALUES:
+            return None
+        tensors = self.graph.tensors
+        share = tensors[use.tensor].bytes / sum(
+            tensors[one.tensor].bytes for one in reader.inputs if one.role in KEYS_AND_VALUES
+        )
+        share *= self.pricer.ring
+        rows, once = self.strategies_of(reader), self.pricer.repeats(reader)
+        ahead = np.array([share * one.spending.forward / once for one in rows])
+        return ahead, np.array([share * one.spending.backward for one in rows])
 
     def _piece(self, segment: Segment) -> Piece:
         """The variables and factors of a segment. A tensor that an operator reads alone has no variable of its own."""
@@ -158,6 +248,7 @@ class OperatorProblem:
         costs: dict[Variable, Floats] = {}
         memory: dict[Variable, Floats] = {}
         factors: list[Factor] = []
+        hidden: dict[Variable, Floats] = {}
         m = self.pricer.terms.microbatches
         for k in segment.operators:
             operator = graph.operators[k]
@@ -165,6 +256,8 @@ class OperatorProblem:
             rows = self.strategies_of(operator)
             costs[me] = np.array([one.spending.step(m) for one in rows])
             memory[me] = np.array([one.spending.memory for one in rows])
+            if self.gathers:
+                hidden[me] = m * np.array([[one.spending.ahead for one in rows], [one.spending.behind for one in rows]])
             for use in operator.outputs:
                 if use.tensor not in graph.consumers:
                     continue
@@ -174,23 +267,33 @@ class OperatorProblem:
                     hub: Variable = ("tensor", use.tensor)
                     states = self.state_rows(use.tensor, conversions)
                     costs[hub] = memory[hub] = np.zeros(len(states[0]))
-                    factors.append(Factor(me, hub, use.tensor, self._table(use.tensor, made, states, conversions)))
+                    factors.append(self._factor(me, hub, use.tensor, made, states, conversions))
                     continue
                 for reader, other in graph.consumers[use.tensor]:
                     consumer = graph.operators[reader]
                     read = self.operand_rows(consumer, other, conversions)
-                    table = self._table(use.tensor, made, read, conversions)
-                    factors.append(Factor(me, ("operator", consumer.name), use.tensor, table))
+                    target: Variable = ("operator", consumer.name)
+                    ring = self._ring(consumer, other)
+                    factors.append(self._factor(me, target, use.tensor, made, read, conversions, ring))
             for use in operator.inputs:
                 if use.tensor in graph.producers and self.shared(use.tensor):
                     conversions = self.conversions(use.tensor)
                     states = self.state_rows(use.tensor, conversions)
                     read = self.operand_rows(operator, use, conversions)
-                    table = self._table(use.tensor, states, read, conversions)
-                    factors.append(Factor(("tensor", use.tensor), me, use.tensor, table))
+                    source: Variable = ("tensor", use.tensor)
+                    ring = self._ring(operator, use)
+                    factors.append(self._factor(source, me, use.tensor, states, read, conversions, ring))
         entering: Variable | None = ("tensor", segment.entering) if segment.entering else None
         leaving: Variable | None = ("tensor", segment.leaving) if segment.leaving else None
-        return Piece(entering, leaving, costs, memory, tuple(factors))
+        return Piece(entering, leaving, costs, memory, tuple(factors), hidden)
+
+    def weighed(self, weights: Floats) -> OperatorProblem:
+        """The same problem, `weights` of what is gathered beside the forward and the backward pass in its node costs."""
+        if not weights.any():
+            return self
+        found = copy(self)
+        found.pieces = [None if piece is None else _weighed(piece, weights) for piece in self.pieces]
+        return found
 
     def without_strategy(self) -> str:
         """An operator that has no strategy left, "" where all have one."""
@@ -260,3 +363,12 @@ class OperatorProblem:
 
 def _rows(index: Mapping[Layout, int], layouts: Sequence[Layout]) -> Ints:
     return np.array([index[one] for one in layouts], dtype=np.int64)
+
+
+def _weighed(piece: Piece, weights: Floats) -> Piece:
+    costs = {one: cost + weights @ piece.hidden[one] if one in piece.hidden else cost for one, cost in piece.costs.items()}
+    factors = tuple(
+        one if one.hides is None else replace(one, seconds=one.seconds + np.tensordot(weights, one.hides, 1))
+        for one in piece.factors
+    )
+    return replace(piece, costs=costs, factors=factors)

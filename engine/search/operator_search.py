@@ -21,9 +21,10 @@ from ..model import Workload
 from ..model.graph import OperatorGraph
 from ..model.operator import WHOLE, Operator
 from .operator_chain import Chain, cut_table, fixed_choice
-from .operator_problem import OperatorProblem, Variable
+from .operator_hiding import exposed, with_hiding
+from .operator_problem import OperatorProblem, Pinned, Variable
 from .operator_space import Strategy
-from .operator_tied import Tied
+from .operator_tied import Tied, Within
 
 #: Differences below this share of the total are rounding.
 ROUNDING = 1e-9
@@ -75,8 +76,10 @@ class OperatorLayouts:
     layouts: tuple[OperatorLayout, ...] = ()
     conversions: tuple[Conversion, ...] = ()
     compute_s: float = 0.0
-    #: Exchanges of statistics, gathers and scatters of sharded parameters.
+    #: Exchanges of statistics and halos.
     exchange_s: float = 0.0
+    #: Gathers and scatters of sharded parameters, what computation does not hide.
+    gather_s: float = 0.0
     conversion_s: float = 0.0
     #: Once a step.
     sync_s: float = 0.0
@@ -105,37 +108,47 @@ def search_operators(
     zeros: Sequence[int] = (0, 1),
     budget: float | None = None,
     allowed: Allowed | None = None,
+    pinned: Pinned | None = None,
     next_best: bool = True,
     integer_program: bool = True,
 ) -> OperatorLayouts:
     """The best layouts of `graph` on `mesh`, in seconds of a step of `terms.microbatches` microbatches.
 
     `zeros`: ZeRO stages that parameters may take. `budget`: bytes of a device for parameters, gradients, optimizer state and
-    kept activations; operators that repeat then take one layout. `allowed` limits the splits of an operator. Without
+    kept activations; operators that repeat then take one layout. `allowed` limits the splits of an operator, `pinned`
+    takes an axis out of the choice, for operators and what they share. Without
     `integer_program` a budget's gap that the bound leaves is reported, not closed. Raises InputError for a mesh or graph that
     is too wide.
     """
     pricer = OperatorPricer(workload, cluster, mesh, terms)
-    problem = OperatorProblem(graph, pricer, zeros, allowed)
+    problem = OperatorProblem(graph, pricer, zeros, allowed, pinned)
     kinds = sum(piece is not None for piece in problem.pieces)
     empty = problem.without_strategy()
     if empty:
         why = f"layouts: '{empty}' has none that is allowed and divides its dims on this mesh"
         return OperatorLayouts(inf, inf, "elimination", 0, len(graph.operators), kinds, binding=why)
+    size = (len(graph.operators), kinds)
     if budget is None:
-        chain = Chain(problem)
-        choice, lower, method, width = chain.choice(), chain.objective, "elimination", chain.width
+
+        def free(one: OperatorProblem) -> tuple[Chain, dict[Variable, int], float, float]:
+            chain = Chain(one)
+            return chain, chain.choice(), chain.objective, chain.objective
+
+        chain, choice, lower = with_hiding(problem, free)
+        assert choice is not None
         others = _next_in_chain(chain, choice) if next_best else {}
-        return _result(problem, choice, lower, method, width, kinds, others)
-    tied = Tied(problem)
-    found = tied.within(budget, integer_program=integer_program)
-    if found.choice is None:
-        return OperatorLayouts(
-            inf, found.lower_bound, found.method, found.width, len(graph.operators), kinds, binding=found.binding
-        )
-    choice = tied.spread(found.choice)
+        return _result(problem, choice, lower, "elimination", chain.width, kinds, others)
+
+    def within(one: OperatorProblem) -> tuple[tuple[Tied, Within], dict[Variable, int] | None, float, float]:
+        tied = Tied(one)
+        found = tied.within(budget, integer_program=integer_program)
+        return (tied, found), tied.spread(found.choice) if found.choice else None, found.objective, found.lower_bound
+
+    (tied, found), choice, lower = with_hiding(problem, within)
+    if choice is None:
+        return OperatorLayouts(inf, lower, found.method, found.width, *size, binding=found.binding)
     others = tied.next_best(found) if next_best else {}
-    return _result(problem, choice, found.lower_bound, found.method, found.width, kinds, others)
+    return _result(problem, choice, lower, found.method, found.width, kinds, others)
 
 
 def _next_in_chain(chain: Chain, choice: dict[Variable, int]) -> dict[str, tuple[int, float]]:
@@ -171,6 +184,7 @@ def _result(
     layouts: list[OperatorLayout] = []
     conversions: list[Conversion] = []
     compute = exchange = sync = optimizer = memory = converted = 0.0
+    gather = float(np.maximum(exposed(problem, choice), 0.0).sum())
     for k, piece in enumerate(problem.pieces):
         if piece is None:
             continue
@@ -182,7 +196,7 @@ def _result(
             for copy in copies:
                 spent = rows[choice["operator", problem.names(copy)[operator.name]]].spending
                 compute += m * (spent.forward + spent.backward)
-                exchange += m * (spent.exchanged + spent.gathered)
+                exchange, gather = exchange + m * spent.exchanged, gather + m * spent.gathered
                 sync, optimizer, memory = sync + spent.sync, optimizer + spent.optimizer, memory + spent.memory
             chosen = rows[choice["operator", middle[operator.name]]]
             other = others.get(operator.name)
@@ -203,10 +217,10 @@ def _result(
                 conversions.append(
                     _conversion(problem, factor.tensor, factor.first, factor.second, copies, choice, spent_here)
                 )
-    total = compute + exchange + sync + optimizer + converted
+    total = compute + exchange + gather + sync + optimizer + converted
     return OperatorLayouts(
         total, min(lower, total), method, width, len(graph.operators), kinds, tuple(layouts), tuple(conversions), compute,
-        exchange, converted, sync, optimizer, memory,
+        exchange, gather, converted, sync, optimizer, memory,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ and data parallelism are points of this space.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -55,15 +55,26 @@ def _divides(operator: Operator, tensors: Mapping[str, Tensor], split: Sequence[
 
 
 def strategies(
-    operator: Operator, tensors: Mapping[str, Tensor], pricer: OperatorPricer, zeros: Sequence[int]
+    operator: Operator,
+    tensors: Mapping[str, Tensor],
+    pricer: OperatorPricer,
+    zeros: Sequence[int],
+    allowed: Callable[[Operator, tuple[str, ...]], bool] | None = None,
+    *,
+    head: bool = False,
 ) -> list[Strategy]:
-    """Every split with every ZeRO stage of `zeros`; where no axis leaves parameters whole, one is as good as another."""
+    """Every allowed split with every ZeRO stage of `zeros`; where no axis leaves parameters whole, one is as good as another.
+
+    `head`: the loss reads its output.
+    """
     found = []
     for split in splits(operator, tensors, pricer):
+        if allowed is not None and not allowed(operator, split):
+            continue
         named = tuple(WHOLE if loop == SUMS else loop for loop in split)
         whole = any(loop not in (WHOLE, *use.loops) for use in operator.parameters for loop in named)
         stages = zeros if whole else zeros[:1]
-        found += [Strategy(split, zero, pricer.spending(operator, tensors, named, zero)) for zero in stages]
+        found += [Strategy(split, zero, pricer.spending(operator, tensors, named, zero, head=head)) for zero in stages]
     return found
 
 

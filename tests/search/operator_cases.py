@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import product
 from math import inf
 
+import numpy as np
 from planproof.cluster.cluster import Cluster, Nodes, Tier
 from planproof.cost.device_mesh import DeviceMesh, MeshAxis, device_mesh
 from planproof.hardware import load_node
@@ -81,17 +82,25 @@ def disguised(graph: OperatorGraph, seed: int) -> OperatorGraph:
 def enumerated(problem: OperatorProblem) -> float:
     """The least total over every choice of every variable, segment by segment worked out anew."""
     costs: dict[Variable, list[float]] = {}
+    hidden: dict[Variable, list[list[float]]] = {}
     factors = []
     for segment in problem.segments:
         piece = problem._piece(segment)
         costs |= {one: cost.tolist() for one, cost in piece.costs.items()}
-        factors += [(one.first, one.second, one.seconds.tolist()) for one in piece.factors]
+        hidden |= {one: rows.tolist() for one, rows in piece.hidden.items()}
+        for one in piece.factors:
+            hides = np.zeros((2, *one.seconds.shape)) if one.hides is None else one.hides
+            factors.append((one.first, one.second, one.seconds.tolist(), hides.tolist()))
     variables = list(costs)
     best = inf
     for choice in product(*(range(len(costs[one])) for one in variables)):
         state = dict(zip(variables, choice, strict=True))
         total = sum(costs[one][s] for one, s in state.items())
-        total += sum(table[state[a]][state[b]] for a, b, table in factors)
+        total += sum(table[state[a]][state[b]] for a, b, table, _ in factors)
+        for way in (0, 1):
+            # What a pass waits for: gathers of all operators less all that hides them.
+            over = sum(rows[way][state[one]] for one, rows in hidden.items())
+            total += max(0.0, over + sum(hides[way][state[a]][state[b]] for a, b, _, hides in factors))
         best = min(best, total)
     return best
 
