@@ -109,6 +109,24 @@ def time_table(priced: Priced) -> Table:
     return Table(("time", "value:"), rows)
 
 
+def time_lines(priced: Priced) -> list[str]:
+    """The same in two sentences: the step as a sum, and what lies inside its first two parts."""
+    ledger = priced.step.ledger
+    more = ledger.microbatches - 1
+    lines = [
+        f"Step {interval(priced.step_estimate)} = first microbatch with the drain of the pipeline "
+        f"{seconds(ledger.first_microbatch_s)} + {more} further x {seconds(ledger.bottleneck_s)} on the bottleneck stage "
+        f"({seconds(more * ledger.bottleneck_s)}) + exposed communication after the pipeline {seconds(ledger.exposed_s)} + "
+        f"optimizer step {seconds(ledger.optimizer_s)}."
+    ]
+    if len(priced.plan.stages) > 1:
+        lines.append(
+            f"Of it the bottleneck stage idles {seconds(ledger.bubble_s)} (its bubble); the messages of one microbatch take "
+            f"{seconds(ledger.transfer_intra_s)} inside nodes and {seconds(ledger.transfer_inter_s)} across them."
+        )
+    return lines
+
+
 def stage_table(priced: Priced) -> Table:
     """Forward and backward of one microbatch by group of equal stages, and communication by tier."""
     stages, plan = priced.step.stages, priced.plan

@@ -8,6 +8,7 @@ no locale and no version of anything enters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,10 @@ TEMPLATE = "record.md.j2"
 MAX_LINES = 400
 #: What a template may print: more is no report.
 MOST_CHARACTERS = 3_000_000
+_SHORT = Limits(
+    plans=8, findings=24, errors=60, of_a_rule=1, pictures=False, stages=24, candidates=10, rows=20, classes=6, operators=0
+)  # fmt: skip
+_SHORTER = replace(_SHORT, notes=False, stages=12, candidates=6, rows=11, classes=3, findings=18, errors=36)
 #: Tried in turn until the record is short enough; what is left out is always counted.
 LIMITS = (
     Limits(),
@@ -41,53 +46,11 @@ LIMITS = (
     Limits(classes=5, operators=0),
     Limits(pictures=False, classes=5, operators=4),
     Limits(pictures=False, operators=0),
-    Limits(
-        plans=8, findings=24, errors=60, of_a_rule=1, sources=False, pictures=False, stages=24, candidates=10, rows=20, classes=6,
-        operators=0,
-    ),
-    Limits(
-        plans=8,
-        findings=24,
-        errors=48,
-        of_a_rule=1,
-        sources=False,
-        pictures=False,
-        operators=0,
-        stages=16,
-        notes=False,
-        candidates=8,
-        rows=13,
-        classes=4,
-    ),
-    Limits(
-        plans=8,
-        findings=18,
-        errors=36,
-        of_a_rule=1,
-        sources=False,
-        pictures=False,
-        operators=0,
-        stages=12,
-        notes=False,
-        candidates=6,
-        rows=11,
-        classes=3,
-    ),
-    Limits(
-        reasons=6,
-        plans=6,
-        findings=8,
-        errors=18,
-        of_a_rule=1,
-        sources=False,
-        pictures=False,
-        operators=0,
-        stages=8,
-        notes=False,
-        candidates=5,
-        rows=6,
-        classes=3,
-    ),
+    _SHORT,
+    replace(_SHORT, notes=False, stages=16, candidates=8, rows=13, classes=4, errors=48),
+    _SHORTER,
+    replace(_SHORTER, stages=10, rows=9, findings=14, errors=28),
+    replace(_SHORTER, reasons=6, plans=6, stages=8, candidates=5, rows=6, findings=8, errors=18, sources=False),
 )
 
 

@@ -14,6 +14,9 @@ from .figures import count, counted, digits, ratio, share
 from .record_head import Limits
 from .tables import Table, capped
 
+#: Inputs of the sensitivity that are always shown.
+INPUTS = 12
+
 
 def outlook(review: Review, limits: Limits) -> dict[str, Any]:
     """What changes the answer, what clears memory, and how the answer is checked later."""
@@ -67,7 +70,7 @@ def sensitivity_table(review: Review, limits: Limits) -> Table:
         spread = f"{shown(one.low, one)} to {shown(one.high, one)}" if one.high > one.low else one.why_range
         rows.append((one.name, shown(one.today, one) + unit, spread, _edge(one.below, one, -1), _edge(one.above, one, 1)))
     heads = ("input", "today:", "its range", "the answer changes below", "the answer changes above")
-    return capped(heads, rows, limits.rows, "inputs")
+    return capped(heads, rows, max(limits.rows, INPUTS), "inputs")
 
 
 def _edge(change: BreakEven | None, row: Sensitivity, side: int) -> str:

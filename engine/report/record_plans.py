@@ -22,6 +22,7 @@ from .ledgers import (
     memory_table,
     stage_table,
     terms_table,
+    time_lines,
     time_table,
 )
 from .record_head import Limits, judged
@@ -181,6 +182,7 @@ def _time(best: Candidate | None) -> dict[str, Any] | None:
         return None
     return {
         "table": time_table(best.priced),
+        "lines": time_lines(best.priced),
         "stages": stage_table(best.priced),
         "notes": falls_apart(best.priced),
     }

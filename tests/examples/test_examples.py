@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from example_desk import EXAMPLES, LONG, Desk
 from planproof.decision.review import Candidate, Review
-from planproof.pipeline import Options, Session, price_plans, review_loaded, session
+from planproof.pipeline import price_plans, review_loaded
 from planproof.proposal import load_proposal
 from planproof.report.record import render_record
 from planproof.report.review_json import review_json
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-AS_OF = date(2026, 12, 1)
 MIB = 2**20
 
 #: Every proposal: verdict, what is refused, and findings that must be there: (rule, fragment of its message).
@@ -46,30 +42,7 @@ EXPECTED: dict[str, tuple[str, str | None, tuple[tuple[str, str], ...]]] = {
         ),
     ),
 }
-LONG = (
-    "gpt3-175b-a100/proposal-1024.yaml", "alpa-gpt-39b/proposal.yaml", "alpa-moe-27b/proposal.yaml",
-    "equal-stages/proposal.yaml", "mixed-devices/proposal.yaml",
-)  # fmt: skip
 REFUSED_OF_EVIDENCE = tuple(name for name, (_, of, _) in EXPECTED.items() if of == "evidence")
-
-
-@dataclass
-class Desk:
-    """Reviews every example once, with one catalogue and one worker."""
-
-    opened: Session
-    done: dict[str, Review] = field(default_factory=dict)
-
-    def review(self, name: str) -> Review:
-        if name not in self.done:
-            self.done[name] = review_loaded(load_proposal(EXAMPLES / name), self.opened)
-        return self.done[name]
-
-
-@pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
-    with session(Options(as_of=AS_OF)) as opened:
-        yield Desk(opened)
 
 
 def candidate(done: Review, name: str) -> Candidate:

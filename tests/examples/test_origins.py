@@ -9,21 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import date
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from planproof.pipeline import Options, review_loaded, session
-from planproof.proposal import load_proposal
+from example_desk import EXAMPLES, LONG, Desk
 from planproof.report.derivations import derivation_of
 from planproof.report.record import render_record
 from planproof.report.review_json import review_json
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-#: Looked at in every run; the others, which take seconds each, in the long one.
-QUICK = ("smallest/proposal.yaml", "measured/proposal.yaml", "missing-topology/proposal.yaml")
 NAMES = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.yaml") if path.parent.name != "pull-request")
 #: Units as they are shown -> factors to the base unit; a bare number is tried as it is, in GiB, and as a share.
 UNITS = {
@@ -65,13 +59,19 @@ def texts(body: Any) -> Iterator[str]:
         yield body
 
 
-@cache
-def made(name: str) -> tuple[str, dict[str, Any], str]:
-    """Record, JSON, and every text that the record may quote: proposal, rules, data sheets, template."""
-    path = EXAMPLES / name
-    with session(Options(as_of=date(2026, 12, 1)), path) as opened:
-        opened.gate.start()
-        done = review_loaded(load_proposal(path), opened)
+Made = tuple[str, dict[str, Any], str]
+_MADE: dict[str, Made] = {}
+
+
+def made(desk: Desk, name: str) -> Made:
+    """Record, JSON, and every text that the record may quote: proposal, rules, data sheets, template; once an example."""
+    if name not in _MADE:
+        _MADE[name] = _made(desk, name)
+    return _MADE[name]
+
+
+def _made(desk: Desk, name: str) -> Made:
+    path, done = EXAMPLES / name, desk.review(name)
     root = Path(__file__).resolve().parents[2]
     files = [path, root / "templates/record.md.j2"]
     files += [file for folder in ("rules", "engine/hardware") for file in (root / folder).glob("*/*.yaml")]
@@ -129,8 +129,7 @@ def body_of(record: str) -> str:
     return text.replace("&#8203;", "").replace("\\", "").replace("&lt;", "<").replace("&amp;", "&")
 
 
-def unexplained(name: str) -> list[str]:
-    record, body, quoted = made(name)
+def unexplained(record: str, body: dict[str, Any], quoted: str) -> list[str]:
     numbers = [abs(value) for _, value in leaves(body)] + [float(one) for one in re.findall(r"DERIVED=(\S+)", quoted)]
     words = re.findall(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?", "\n".join((quoted, *texts(body))))
     said = {one.replace(",", "") for one in words}
@@ -159,30 +158,35 @@ def _near(values: list[float], target: float, slack: float, value: float) -> boo
     return at < len(values) and values[at] <= target + max(slack, 6e-4 * target)
 
 
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[] if one in QUICK else [pytest.mark.long]) for one in NAMES])
-def test_every_number_of_the_record_stands_in_the_json_or_is_quoted(name: str) -> None:
-    assert unexplained(name) == []
+#: Those whose search takes long are walked in the long run.
+of_every_example = pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.long] if one in LONG else []) for one in NAMES]
+)
 
 
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[] if one in QUICK else [pytest.mark.long]) for one in NAMES])
-def test_every_number_of_the_json_has_a_line_a_derivation_or_is_a_choice(name: str) -> None:
-    _, body, _ = made(name)
+@of_every_example
+def test_every_number_of_the_record_stands_in_the_json_or_is_quoted(desk: Desk, name: str) -> None:
+    assert unexplained(*made(desk, name)) == []
+
+
+@of_every_example
+def test_every_number_of_the_json_has_a_line_a_derivation_or_is_a_choice(desk: Desk, name: str) -> None:
+    _, body, _ = made(desk, name)
     assert [pointer for pointer, _ in leaves(body) if derivation_of(pointer) is None and CHOSEN.match(pointer) is None] == []
     for one in body["evidence"]:
         assert one["source"] or one["grade"] == "assumed", one
         assert one["file_line"] or one["line"], one
 
 
-def test_a_number_from_nowhere_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, body, quoted = made("smallest/proposal.yaml")
+def test_a_number_from_nowhere_is_found(desk: Desk) -> None:
+    record, body, quoted = made(desk, "measured/proposal.yaml")
     forged = record.replace("- **Step time**: ", "- **Step time**: 7.7777 s or ", 1)
-    monkeypatch.setattr(f"{__name__}.made", lambda _: (forged, body, quoted))
-    assert any("7.7777 s" in one for one in unexplained("smallest/proposal.yaml"))
+    assert any("7.7777 s" in one for one in unexplained(forged, body, quoted))
 
 
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[] if one in QUICK else [pytest.mark.long]) for one in NAMES])
-def test_a_record_is_short_and_its_first_screen_answers(name: str) -> None:
-    record, _, _ = made(name)
+@of_every_example
+def test_a_record_is_short_and_its_first_screen_answers(desk: Desk, name: str) -> None:
+    record, _, _ = made(desk, name)
     assert record.count("\n") < 400
     screen = "\n".join(record.split("\n")[:30])
     for question in ("**May it run?**", "**What instead?**", "**How sure?**"):
