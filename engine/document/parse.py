@@ -124,7 +124,7 @@ def parse_document(
     """The document in these bytes; `name` is the file in messages. Whatever is wrong with them is an InputError.
 
     `syntax` is told by name and first character where it is None. `last_wins`: of a key that is given twice the later counts,
-    as other readers have it, and the document says so; else it is an error.
+    as other readers have it, and the document says so; a merge key lends its keys. Else either is an error.
     """
     source = decode(raw, name)
     digest = hashlib.sha256(raw).hexdigest()

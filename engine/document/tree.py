@@ -34,7 +34,7 @@ class Anchored:
 class _Open:
     """A mapping or list that is not closed yet; the counts are those of the document when it began."""
 
-    __slots__ = ("characters", "children", "data", "deepest", "key", "key_offset", "nodes", "offset")
+    __slots__ = ("characters", "children", "data", "deepest", "key", "key_offset", "merges", "nodes", "offset")
 
     def __init__(self, data: dict[str, object] | list[object], offset: int, depth: int, nodes: int, characters: int):
         self.data = data
@@ -43,6 +43,8 @@ class _Open:
         self.key: str | None = None
         self.key_offset = offset
         self.deepest = depth
+        #: Whether a merge key stands in it.
+        self.merges = False
         self.nodes = nodes
         self.characters = characters
 
@@ -98,6 +100,8 @@ class TreeBuilder:
 
     def close(self) -> Anchored:
         """The innermost open mapping or list ends."""
+        if self.stack[-1].merges:
+            self._merge(self.stack[-1])
         frame = self.stack.pop()
         depth = len(self.stack) + 1
         self._attach(frame.data, frame.offset, frame.children)
@@ -190,6 +194,30 @@ class TreeBuilder:
             data[key] = value
             siblings[key] = (offset, frame.key_offset, children)
             frame.key = None
+
+    def merge_key(self, offset: int) -> None:
+        """The merge key of YAML 1.1 stands next: what follows lends this mapping the keys that it does not have."""
+        self.key("<<", offset)
+        self.stack[-1].merges = True
+
+    def _merge(self, frame: _Open) -> None:
+        """Put in what a merge key lends: of several mappings the first that has a key, each value with its own place."""
+        data, children = frame.data, frame.children
+        assert isinstance(data, dict)
+        assert isinstance(children, dict)
+        lent, node = data.pop("<<"), children.pop("<<")
+        several = zip(lent, node[2], strict=True) if isinstance(lent, list) and isinstance(node[2], list) else [(lent, node)]
+        for value, (offset, _, inner) in several:
+            if not isinstance(value, dict) or not isinstance(inner, dict):
+                raise InputError(
+                    "The merge key '<<' wants a mapping, or a list of mappings.",
+                    code="input.merge_key",
+                    place=self.source.place(offset),
+                    remedy="Refer to an anchored mapping: '<<: *defaults'.",
+                )
+            for key, one in value.items():
+                if key not in data:
+                    data[key], children[key] = one, inner[key]
 
     def _demand_depth(self, depth: int, offset: int) -> None:
         if depth > MAX_DEPTH:

@@ -1,7 +1,7 @@
 """YAML text to a tree, from the parser's events (libyaml where present, else pure Python), never from a constructor.
 
 Events, not composed nodes: the composer recurses in C, so depth could not be judged before it. Refused:
-tags, merge keys, keys that are not text, recursive or repeated anchors, a second document.
+tags, merge keys (taken in other people's files alone), keys that are not text, recursive or repeated anchors, a second document.
 """
 
 from __future__ import annotations
@@ -143,6 +143,9 @@ def _take_events(parser: Any, builder: TreeBuilder, spans: list[Span]) -> None:
 
 def _take_key(text: str, plain: bool, offset: int, anchor: str | None, builder: TreeBuilder) -> None:
     if plain:
+        if text == "<<" and builder.last_wins and anchor is None:
+            builder.merge_key(offset)
+            return
         if text == "<<":
             raise InputError(
                 "The merge key '<<' is not part of YAML 1.2 and is refused.",

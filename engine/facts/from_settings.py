@@ -131,7 +131,11 @@ class _Maker:
         mesh = self.plan.mesh
         devices = sum(s.mesh.devices for s in self.plan.stages) if self.plan.stages else mesh.devices * self.pipeline
         replica = mesh.tensor * mesh.context * self.pipeline
-        named = (("data", mesh.data), ("tensor", mesh.tensor), ("context", mesh.context), ("pipeline", self.pipeline))
+        remainder = launched % replica
+        if not self.plan.data_known:
+            devices = launched - remainder if launched >= replica else replica
+        data = mesh.data if self.plan.data_known else "what is left"
+        named = (("data", data), ("tensor", mesh.tensor), ("context", mesh.context), ("pipeline", self.pipeline))
         yield fact(
             "world",
             self.place("world_size", "nnodes", "num_nodes", "num_machines", "num_processes", "global_num_gpus"),
@@ -139,7 +143,7 @@ class _Maker:
             launched=min(MOST, launched),
             devices=min(MOST, devices),
             replica=min(MOST, replica),
-            remainder=min(MOST, launched % replica),
+            remainder=min(MOST, remainder),
             agrees=launched == devices,
             product=" x ".join(f"{name} {degree}" for name, degree in named),
         )

@@ -18,7 +18,7 @@ from ..document import Document, bare_document, parse_document, split_pointer
 from ..document.source import Source, read_file
 from ..errors import InputError, Place, PlanproofError
 from ..files.sniff import begins_as_a_proposal
-from ..importers.launch import LAUNCH, Launch, Part, SourceFile, kinds_of, only_kind, read_launch
+from ..importers.launch import LAUNCH, PROPOSAL, Launch, Part, SourceFile, kinds_of, only_kind, read_launch
 from .load import LoadedProposal, validate
 from .references import read_reference, repository_root
 from .schema import LaunchFile
@@ -61,6 +61,8 @@ def load_launch(raw: bytes, name: str, path: Path, *, bare: bool) -> LoadedPropo
         return None
     known = [kind for kind in kinds if kind in LAUNCH]
     if not known:
+        if any(kind != PROPOSAL for kind in kinds):
+            only_kind_of_launch(file)  # says which kind it is
         return None
     launch = read_launch(file, only_kind(file))
     base, whole = _beside(path, name)

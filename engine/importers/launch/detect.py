@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ...document import pointer_to
 from ...errors import InputError
 from .. import hf_config, nccl_tests, nvidia_topo, rocm_smi, torch_allreduce
 from . import accelerate, deepspeed, llm_foundry, megatron_files, nanotron, nemo, neox, primus, torchtitan
@@ -30,6 +31,13 @@ EVIDENCE: Final[dict[str, Callable[[str], bool]]] = {
     "nccl-tests": nccl_tests.recognises,
     "torch-allreduce": torch_allreduce.recognises,
 }
+#: Keys that only serving or generation has.
+_GENERATES: Final = frozenset(
+    {
+        "max_new_tokens", "do_sample", "top_p", "num_beams", "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens",
+        "max_model_len", "served_model_name", "kv_cache_dtype", "max_batch_prefill_tokens", "tokens_to_generate",
+    }
+)  # fmt: skip
 KINDS: Final = ("hf-config", *LAUNCH, *EVIDENCE)
 PROPOSAL: Final = "proposal"
 
@@ -77,7 +85,15 @@ def only_kind(file: SourceFile) -> str:
             code="launch.ambiguous", remedy=f"Name the kind: 'planproof import {found[0]} FILE', say.",
         )  # fmt: skip
     if file.form in ("yaml", "json"):
-        _ = file.top  # what keeps it from being read is the better message
+        top = file.top  # what keeps it from being read is the better message
+        sign = next((key for key in top if key.replace("-", "_") in _GENERATES), None)
+        if sign is not None:
+            raise InputError(
+                f"This is a configuration for inference ('{sign}'), not for training.",
+                place=file.document.place(pointer_to(sign)),
+                code="launch.inference",
+                remedy="Give the training configuration; inference is not modelled.",
+            )
     if file.form == "python":
         raise InputError(
             "This is Python, which is neither run nor read.", place=file.start, code="launch.python",

@@ -105,10 +105,11 @@ def finish(draft: Draft, devices: Taken = None, *, data: Taken = None) -> None:
             draft.put(f"{uniform}/data", total // product, devices[1])
         else:
             draft.put(f"{uniform}/data", "rest", devices[1])
-            draft.note(
-                f"{total} devices are no multiple of tensor x pipeline x context = {product}: the framework refuses this",
-                devices[1].place,
-            )
+            if draft.number("/cluster/nodes/count") is None and draft.number("/cluster/devices/count") is None:
+                draft.note(
+                    f"{total} devices are no multiple of tensor x pipeline x context = {product}: the framework refuses this",
+                    devices[1].place,
+                )
     elif not draft.open(f"{uniform}/data"):
         draft.parts[f"{uniform}/data"] = Part(f"{uniform}/data", "rest", draft.place, "", None)
     if any(draft.open(f"{uniform}/{axis}") for axis in ("tensor", "pipeline", "context", "expert")):

@@ -162,8 +162,16 @@ class Entries:
 
     def uses(self, written: Callable[[str], str] = lambda name: name) -> Iterator[Key]:
         """Every key with what became of it."""
+        taken = {(one.place.line, one.place.column) for name, one in self._by_name.items() if name in self._used}
+        # A section that others take over by an anchor: the places of what they take are its own.
+        lending = {
+            name.rpartition(".")[0] for name, one in self._by_name.items()
+            if name not in self._used and one.place.line is not None and (one.place.line, one.place.column) in taken
+        }  # fmt: skip
         for name, entry in self._by_name.items():
             use, why = self._used.get(name, (Use.UNKNOWN, ""))
+            if use is Use.UNKNOWN and name.rpartition(".")[0] in lending:
+                use, why = Use.ASIDE, "of a section whose values others take over by its anchor"
             yield Key(written(name), entry.place, use, why)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ...document import parse_document
 from ...errors import InputError, Place
 from . import deepspeed
 from .draft import PLAN, Draft
@@ -38,6 +37,8 @@ ENVIRONMENT: Final = frozenset(
 )
 #: Programs that train something else than a decoder-only language model.
 _OTHER_MODELS: Final = re.compile(r"(?:train|finetune)_(?:bert|t5|ict|vision|realm|retro|vlm|diffusion|retriever)\w*\.py$")
+#: What stands in a written file for what the script does not decide: a name that templates have too.
+_SLOT: Final = "$NOT_DECIDED"
 _MARK: Final = re.compile(r"@(\d+)@")
 _ARGUMENT: Final = re.compile(r"--?[A-Za-z][\w.-]*")
 
@@ -324,18 +325,18 @@ def _engine(file: SourceFile, found: Walk, config: Entry | None, d: Draft, place
     if text is None:
         d.note(f"'{named}' is DeepSpeed's configuration and was not read: give it as a second file", config.place)
         return []
-    whole = "".join("__open__" if piece.why is not None else piece.text for piece in text)
+    whole = "".join(_SLOT if piece.why is not None else piece.text for piece in text)
+    inner = SourceFile("written.json", whole.encode())
     try:
-        document = parse_document(whole.encode(), file.name, syntax="json")
-    except InputError:
-        d.note("the DeepSpeed configuration that the script writes is no JSON that is read", config.place)
+        written = inner.entries()
+    except InputError as error:
+        d.note(f"the DeepSpeed configuration that the script writes is no JSON that is read ({error.message})", config.place)
         return []
-    inner = SourceFile(file.name, whole.encode())
     starts: list[tuple[int, int]] = []
     size = 0
     for piece in text:
         starts.append((size, piece.offset))
-        size += len("__open__" if piece.why is not None else piece.text)
+        size += len(_SLOT if piece.why is not None else piece.text)
 
     def moved(where: Place) -> Place:
         at = inner.source.line_starts[(where.line or 1) - 1] + (where.column or 1) - 1
@@ -343,11 +344,9 @@ def _engine(file: SourceFile, found: Walk, config: Entry | None, d: Draft, place
         moved_place: Place = place(offset + at - start)
         return moved_place
 
-    from .entries import flattened
-
+    unset = Open("the script does not set it")
     entries = [
-        Entry(e.key, Open("the script does not set it") if e.value == "__open__" else e.value, moved(e.place))
-        for e in flattened(document)
+        Entry(e.key, unset if isinstance(e.value, Open) or _SLOT in str(e.value) else e.value, moved(e.place)) for e in written
     ]
     own = Draft(d.place, deepspeed.SOURCE)
     e = Entries(deepspeed.automatic(entries))

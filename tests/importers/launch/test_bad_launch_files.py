@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from planproof.errors import InputError
 from planproof.importers.launch import LAUNCH, SourceFile, kinds_of, only_kind, read_launch
+from planproof.proposal import parse_proposal
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "launch"
 SCRIPT = "torchrun pretrain_gpt.py --num-layers {layers} --hidden-size 512 --micro-batch-size 1 {more}\n"
@@ -39,6 +40,10 @@ def refused(text: str, name: str = "train.sh", kind: str | None = None, **given:
         ("model: {peft: {lora_rank: 8}}\ntrainer: {devices: 8}\n", "n.yaml", "launch.adapter", ("peft",)),
         ("parallelism: {dp: two, tp: 1, pp: 1}\ntokens: {micro_batch_size: 1}\n", "n.yaml", "launch.type", ("dp", "two")),
         ("hello\n", "x.txt", "launch.unknown", ("no kind",)),
+        ("[model]\n[training]\n[parallelism]\ntensor_parallel_degree = 2.5\n", "t.toml", "launch.type", ("2.5",)),
+        ("model: a/b\ntensor_parallel_size: 4\ngpu_memory_utilization: 0.9\n", "v.yaml", "launch.inference", ("inference",)),
+        ('{"max_new_tokens": 128, "do_sample": true}', "g.json", "launch.inference", ("inference",)),
+        ("parallelism: {dp: 1}\ntokens:\n  <<: 3\n", "n.yaml", "input.merge_key", ("mapping",)),
         ("import torch\n", "config_registry.py", "launch.python", ("Python",)),
     ],
 )  # fmt: skip
@@ -123,3 +128,58 @@ def test_a_key_that_names_a_degree_is_never_set_aside_by_a_pattern() -> None:
     keys = {key.name: key.use.value for key in read_launch(SourceFile("x.sh", text), "megatron").keys}
     assert keys["--warp-parallel-size"] == "not understood"
     assert keys["--lr-warp"] == "set aside"
+
+
+def test_a_merge_key_lends_what_the_mapping_does_not_have_at_the_place_where_it_stands() -> None:
+    text = (
+        b"base: &base {micro_batch_size: 2, sequence_length: 1024}\nmore: &more {sequence_length: 4096, train_steps: 9}\n"
+        b"parallelism: {dp: 2, tp: 1, pp: 1}\ntokens:\n  <<: [*base, *more]\n  micro_batch_size: 4\n"
+    )
+    found = read_launch(SourceFile("n.yaml", text), "nanotron")
+    part = found.part("/workload/sequence_length")
+    assert (found.value("/plans/0/microbatch"), found.value("/proposal/run_length/steps")) == (4, 9)
+    assert part is not None
+    assert (part.value, part.place.line) == (1024, 1)
+    lent = {key.name: key.use.value for key in found.keys}
+    assert lent["base.sequence_length"] == "set aside"  # it is read where it is taken over
+    assert lent["more.sequence_length"] == "set aside"
+    other = read_launch(SourceFile("n.yaml", text.replace(b"*more", b"{train_steps: 9}")), "nanotron")
+    assert {key.name: key.use.value for key in other.keys}["more.sequence_length"] == "not understood"
+
+
+def test_a_written_engine_configuration_is_read_and_what_the_script_does_not_set_is_open() -> None:
+    text = (
+        b'cat <<CFG > ds.json\n{"zero_optimization": {"stage": $ZERO}, "train_micro_batch_size_per_gpu": 1, '
+        b'"fp16": {"enabled": true, "loss_scale": "$SCALE"}}\nCFG\n'
+        b"deepspeed pretrain_gpt.py --deepspeed --deepspeed_config ds.json --num-layers 8 --hidden-size 512 --seq-length 8\n"
+    )
+    found = read_launch(SourceFile("a.sh", text), "megatron")
+    assert found.value("/proposal/framework/settings/fp16.enabled") is True
+    assert found.value("/proposal/framework/settings/zero_optimization.stage") is None
+    assert not any("no JSON" in note for note, _ in found.notes)
+    given = read_launch(SourceFile("a.sh", text, {"ZERO": "1", "SCALE": "0"}), "megatron")
+    assert given.value("/proposal/framework/settings/zero_optimization.stage") == 1
+
+
+def test_an_unset_variable_is_open_and_one_that_is_given_is_not() -> None:
+    text = SCRIPT.format(layers="$LAYERS", more="--tensor-model-parallel-size ${TP:-2}").encode()
+    found = read_launch(SourceFile("a.sh", text), "megatron")
+    assert found.value("/model/transformer/layers") is None
+    assert any("'LAYERS' is not set" in gap.why and gap.place.line == 1 for gap in found.gaps)
+    assert read_launch(SourceFile("a.sh", text, {"LAYERS": "8"}), "megatron").value("/model/transformer/layers") == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        ('{"architectures": ["Foo"], "model_type": "llama", "hidden_size": 8}', "config.json", ("'hf-config'", "model.config")),
+        ('{"peft_type": "LORA", "r": 8}', "adapter_config.json", ("'hf-config'",)),
+        ("GPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n", "topo.txt", ()),
+    ],
+)
+def test_lint_says_which_kind_a_file_is_that_is_no_launch_file(
+    text: str, name: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_proposal(text.encode(), name, tmp_path / name, bare=True)
+    assert all(word in str(caught.value) for word in words)
