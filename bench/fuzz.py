@@ -1,15 +1,17 @@
 """Fuzz the parsers and whole reviews, and count: read, refused, faults, slowest.
 
-    python bench/fuzz.py [--inputs N] [--reviews N] [--lints N] [--seed S] [--jobs J] [--limit SECONDS] [--keep DIR] [--json]
+    python bench/fuzz.py [--inputs N] [--reviews N] [--lints N] [--seed S] [--jobs J] [--limit SECONDS] [--minutes M]
+                         [--keep DIR] [--json]
 
 - `--inputs`: drawn inputs over all readers in turn (`tests/fuzz/fuzz_inputs.py`), each honest, spoilt or noise.
 - `--lints`: whole proposals through facts and both evaluators.
 - `--reviews`: through the search too, priced, decided and written as JSON, every fifth as a record, every twentieth as HTML.
   Three of four have a narrow space and are searched to its end; the others have whatever space was drawn, and a limit of 0.2 s.
 
-The same seed, number and jobs draw the same inputs. A fault is anything raised that is no error of planproof, an error that says
-`internal`, or more than `--limit` seconds; its input is written to `--keep` for `tests/fuzz/corpus/`. Exit status 1 with faults.
-Beside faults: the largest resident size of a process, sockets opened, and files written anywhere but in `--keep`.
+The same seed, number and jobs draw the same inputs; `--minutes` ends a run early, having tried the first of them. A fault is
+anything raised that is no error of planproof, an error that says `internal`, or more than `--limit` seconds; its input is written
+to `--keep` for `tests/fuzz/corpus/`. Exit status 1 with faults. Beside faults: the largest resident size of a process, sockets
+opened, and files written anywhere but in `--keep`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import sys
 import time
 from collections import Counter
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from random import Random
 
@@ -79,9 +82,10 @@ def reviewed(raw: bytes, opened: Session, number: int) -> None:
         render_html(done)
 
 
-def run(share: tuple[int, int, int, int, int, float]) -> dict[str, object]:
+def run(share: tuple[int, int, int, int, int, float, float]) -> dict[str, object]:
     """A process's share: counts by reader, and the faults with their inputs."""
-    seed, job, inputs, lints, reviews, limit = share
+    seed, job, inputs, lints, reviews, limit, minutes = share
+    ends = time.monotonic() + 60 * minutes
     rng = Random(f"{seed}/{job}")
     counts: Counter[str] = Counter()
     faults: list[tuple[str, str, bytes]] = []
@@ -108,15 +112,15 @@ def run(share: tuple[int, int, int, int, int, float]) -> dict[str, object]:
             slowest[name] = max(slowest.get(name, 0.0), time.perf_counter() - started)
 
     names = list(READERS)
-    for k in range(inputs):
+    for k in takewhile(lambda _: time.monotonic() < ends, range(inputs)):
         name = names[k % len(names)]
         tried(name, drawn(rng, name), READERS[name][1])
     if lints or reviews:
         opened, limited = Session(Options()), Session(Options(time_limit=0.2))
         try:
-            for _ in range(lints):
+            for _ in takewhile(lambda _: time.monotonic() < ends, range(lints)):
                 tried("lint", whole(rng), lambda raw: examine(parse_proposal(raw, "p.yaml", WHERE), opened))
-            for k in range(reviews):
+            for k in takewhile(lambda _: time.monotonic() < ends, range(reviews)):
                 wide = k % 4 == 3
                 tried("review", whole(rng, not wide), partial(reviewed, opened=limited if wide else opened, number=k))
         finally:
@@ -134,14 +138,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=20.0)
+    parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     started = time.perf_counter()
-    shares = [
-        (chosen.seed, job, *(total // chosen.jobs for total in (chosen.inputs, chosen.lints, chosen.reviews)), chosen.limit)
-        for job in range(chosen.jobs)
-    ]
+    totals = [total // chosen.jobs for total in (chosen.inputs, chosen.lints, chosen.reviews)]
+    shares = [(chosen.seed, job, *totals, chosen.limit, chosen.minutes) for job in range(chosen.jobs)]
     with multiprocessing.get_context("spawn").Pool(chosen.jobs) as pool:
         results = pool.map(run, shares)
     counts: Counter[str] = Counter()

@@ -60,7 +60,8 @@ def version() -> str:
 class DurableEvaluator:
     """Evaluates named sets of definitions in a worker that is started when needed, reused, and replaced.
 
-    A set may be given by a function that makes its definitions; a forked worker calls it, and the parent need not.
+    A set may be given by a function that makes its definitions; a forked worker calls it, and the parent need not. The sets
+    `first` are made as the worker starts, the others when they are first asked for.
     """
 
     def __init__(
@@ -71,8 +72,10 @@ class DurableEvaluator:
         lifetime: int = LIFETIME,
         probe: Probe | None = None,
         spawn: bool | None = None,
+        first: Sequence[str] = (),
     ) -> None:
         self._sets = sets
+        self._first = tuple(first)
         self._timeout = timeout
         self._lifetime = lifetime
         self._probe = probe
@@ -133,7 +136,7 @@ class DurableEvaluator:
             self._channel.close()
             self._channel = None
         if self._channel is None:
-            self._channel = self._open()
+            self._channel = self._open(self._first)
             self._owner, self._used = os.getpid(), 0
             for key in self._sets if self._spawn else ():
                 self._channel.send(_load(key, self._rows(key)), self._timeout)
@@ -198,16 +201,23 @@ class DurableEvaluator:
 
         return [_row(one) for one in group(self._definitions(key))]
 
-    def _open(self) -> Channel:
+    def _open(self, first: Sequence[str] = ()) -> Channel:
         if self._spawn:
             return SpawnedChannel(_serve, self._timeout, self._probe)
-        return ForkedChannel(partial(_serve, timeout=self._timeout, probe=self._probe, load=self._rows))
+        return ForkedChannel(partial(_serve, timeout=self._timeout, probe=self._probe, load=self._rows, first=first))
 
 
-def _serve(receive: Receive, send: Send, timeout: float, probe: Probe | None = None, load: Load | None = None) -> None:
+def _serve(
+    receive: Receive,
+    send: Send,
+    timeout: float,
+    probe: Probe | None = None,
+    load: Load | None = None,
+    first: Sequence[str] = (),
+) -> None:
     from .worker import serve  # not needed in the parent
 
-    serve(receive, send, timeout, probe, load)
+    serve(receive, send, timeout, probe, load, first)
 
 
 def _row(one: Group) -> GroupRow:

@@ -124,6 +124,7 @@ class Gate:
                 },
                 timeout=timeout,
                 probe=probe,
+                first=[_key(phase, pack) for phase, packs in self._packs.items() for pack in packs if not pack.frameworks],
             )
 
     @property

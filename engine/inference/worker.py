@@ -15,7 +15,7 @@ import json
 import marshal
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from json.encoder import encode_basestring_ascii as quote
 from typing import Any
 
@@ -45,10 +45,14 @@ class RuleSet:
         self._name = name
         self._handle: int | None = None
 
-    def evaluate(self, sid: str, facts: Sequence[FactRow]) -> list[Hit]:
-        """The matches over `facts`; a rule of several definitions may match twice."""
+    def create(self) -> None:
+        """Make it in the engine, unless it is there."""
         if self._handle is None:
             self._handle = self._engine.create_ruleset(self._name, self.text)
+
+    def evaluate(self, sid: str, facts: Sequence[FactRow]) -> list[Hit]:
+        """The matches over `facts`; a rule of several definitions may match twice."""
+        self.create()
         for position, (kind, path, values) in enumerate(facts):
             fields = self.fields.get(kind)
             if fields is not None:
@@ -101,12 +105,14 @@ def serve(
     timeout: float,
     probe: Callable[[str], None] | None = None,
     load: Load | None = None,
+    first: Sequence[str] = (),
 ) -> None:
     """Answer messages until there are no more.
 
     Past `timeout` in one evaluation, with a margin, the process is killed by its own alarm, even where the engine hangs
-    and nobody is left to kill it. `load` gives the rule sets of a key that were not sent. `probe` is called with the id
-    of each rule before it is evaluated: the place to simulate what a broken engine does.
+    and nobody is left to kill it. `load` gives the rule sets of a key that were not sent; those of `first` are made before
+    the first message, while the parent still reads. `probe` is called with the id of each rule before it is evaluated: the
+    place to simulate what a broken engine does.
     """
     import durable_rules_engine as engine
 
@@ -125,6 +131,11 @@ def serve(
                     probe(rule_id)
             hits.extend(one.evaluate(str(next(states)), facts))
         return hits
+
+    with _deadline(timeout + 2), suppress(Exception):  # what fails here fails again, and is reported, where it is asked for
+        for key in first:
+            for one in keep(key, load(key) if load is not None else ()):
+                one.create()
 
     while (raw := receive()) is not None:
         message = marshal.loads(raw)  # bytes of our own parent, through its pipe  # nosec B302

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "smallest" / "proposal.yaml"
 #: Writes two texts of 4 MB by turns, as fast as it can, until it is killed.
 WRITER = """
 import sys
@@ -33,6 +34,52 @@ def killed(target: Path, after_s: float) -> None:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def commands(folder: Path) -> list[tuple[list[str], list[Path]]]:
+    """Commands that write, and what each writes: a record, a report, and several formats of findings at once."""
+    formats = {"sarif": "f.sarif", "junit": "f.xml", "json": "f.json", "markdown": "f.md"}
+    lint = ["lint", str(EXAMPLE), "--fail-on", "never"]
+    for name, file in formats.items():
+        lint += ["--format", f"{name}={folder / file}"]
+    review = ["review", str(EXAMPLE), "--work-limit", "3", "--fail-on", "never"]
+    return [
+        (lint, [folder / file for file in formats.values()]),
+        ([*review, "-o", str(folder / "record.md")], [folder / "record.md"]),
+        ([*review, "--format", "html", "-o", str(folder / "report.html")], [folder / "report.html"]),
+    ]
+
+
+def killed_commands(chosen: list[tuple[list[str], list[Path]]], moments: int, seed: int) -> int:
+    """Kill each command at random moments of its run, and hold what it left against what it writes; how often it had written."""
+    rng, written = random.Random(seed), 0
+    for arguments, targets in chosen:
+        command = [sys.executable, "-m", "planproof.cli", *arguments]
+        started = time.monotonic()
+        subprocess.run(command, check=False, capture_output=True)
+        took = time.monotonic() - started
+        new = {target: target.read_bytes() for target in targets}
+        for _ in range(moments):
+            for target in targets:
+                target.write_bytes(b"old")
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            # Most moments near the end, which is where it writes.
+            time.sleep(took * rng.choice((rng.uniform(0, 1), rng.uniform(0.8, 1.1))))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            found = {target: target.read_bytes() for target in targets}
+            assert all(found[target] in (b"old", new[target]) for target in targets)
+            written += any(found[target] == new[target] for target in targets)
+    return written
+
+
+def test_a_command_killed_at_any_moment_leaves_old_or_new_files(tmp_path: Path) -> None:
+    killed_commands(commands(tmp_path)[:1], 2, 1)
+
+
+@pytest.mark.long
+def test_commands_killed_at_a_hundred_random_moments_leave_old_or_new_files(tmp_path: Path) -> None:
+    assert killed_commands(commands(tmp_path), 34, 20261202) > 5
 
 
 def whole(target: Path) -> bool:
