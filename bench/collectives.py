@@ -10,13 +10,14 @@ the median error of messages of 1 MiB and more, and of smaller ones, where the m
 - `halves`: fitted on every second size of every second count, judged on the other sizes of all counts;
 - `count`: fitted without this number of devices; `operation`: fitted without this operation;
 - `sheet`: not fitted: the link's and the memory's bandwidth, the step latency of the shipped node with that generation of
-  link, and the constants of the product (some of which were drawn from these very machines);
-- `others`: not fitted either: the link's and the memory's bandwidth, and the median of what the fits of `sizes` found on the
-  other machines of that topology, as shares of theirs; machines of the same two bandwidths do not count as others, and
-  startup, step and root come from files with messages of 64 KiB and less.
+  link, and the constants of the product (which were drawn from these very machines);
+- `others`: the honest figure of a machine never seen: the link's and the memory's bandwidth, and the geometric middle of the
+  smallest and the largest that the fits of `sizes` found on the other machines of that topology, rates as shares of
+  theirs; machines of the same two bandwidths do not count as others, and startup, step and ramp come from files with
+  messages of 64 KiB and less. The product's constants are the same middles over all machines.
 
 A fit has five numbers for all operations and counts of a system: startup, latency of a step, bandwidth, copy rate of a
-device's own shard, root term; where the devices share a tree of PCI Express links, or nothing is known of a system, a
+device's own shard, ramp; where the devices share a tree of PCI Express links, or nothing is known of a system, a
 sixth, by which a device's share falls with their number. All of it is priced by `planproof.cost.collectives`. Ring or tree
 is not fitted: the product chooses. Systems are described in `data/collectives_systems.csv`.
 
@@ -35,7 +36,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from math import exp, isfinite
+from math import exp, isfinite, sqrt
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -90,7 +91,7 @@ class Parameters:
     latency: float
     bandwidth: float
     copy: float
-    root: float
+    ramp: float
     falling: float = 0.0
 
 
@@ -179,8 +180,10 @@ def network(system: System, given: Parameters) -> Network:
     tier = Tier("link", "nvlink", system.devices, bandwidth, latency)
     known = constants() | {
         name: replace(constants()[name], value=value)
-        for name, value in (("link_share", 1.0), ("collective_startup", given.startup), ("collective_root", given.root))
-    }
+        for name, value in (
+            ("link_share", 1.0), ("mesh_share", 1.0), ("collective_startup", given.startup), ("fast_link_ramp", given.ramp),
+        )
+    }  # fmt: skip
     return Network(Cluster((Nodes(1, sheet),), (tier,)), NOMINAL, known)
 
 
@@ -188,8 +191,16 @@ def unfitted(system: System) -> Parameters:
     """The data sheet and the product's constants."""
     known = constants()
     latency = load_node(system.node).links[-1].latency.value
-    rate = system.link * known["link_share"].value
-    return Parameters(known["collective_startup"].value, latency, rate, system.memory / 2, known["collective_root"].value)
+    tree = system.topology == "tree"
+    share = known["pcie_share" if tree else "mesh_share" if system.topology == "mesh" else "link_share"].value
+    return Parameters(
+        known["collective_startup"].value,
+        latency,
+        system.link * share,
+        system.memory / 2,
+        known["slow_link_ramp" if tree else "fast_link_ramp"].value,
+        known["pcie_falling"].value if tree else 0.0,
+    )
 
 
 def from_others(system: System, fits: Iterable[tuple[System, Parameters, bool]]) -> Parameters | None:
@@ -208,14 +219,15 @@ def from_others(system: System, fits: Iterable[tuple[System, Parameters, bool]])
         return None
 
     def middle(get: Callable[[Parameters], float], of: dict[tuple[float, float], list[Parameters]]) -> float:
-        return median(median(get(one) for one in found) for found in of.values())
+        found = [median(get(one) for one in fits_of_one) for fits_of_one in of.values()]
+        return sqrt(min(found) * max(found))
 
     return Parameters(
         middle(lambda one: one.startup, times),
         middle(lambda one: one.latency, times),
         middle(lambda one: one.bandwidth, shares) * system.link,
         middle(lambda one: one.copy, shares) * system.memory,
-        middle(lambda one: one.root, times),
+        middle(lambda one: one.ramp, times),
         middle(lambda one: one.falling, shares),
     )
 
@@ -226,7 +238,7 @@ def predict(system: System, given: Parameters, rows: Iterable[Measured]) -> list
 
 
 #: Bounds of the parameters, and how far off its first value each may be, as a logarithm, before it costs as much as one row.
-BOUNDS = ((1e-6, 5e-5), (1e-7, 2e-5), (1e8, 2e12), (5e9, 2e13), (1e-8, 1e-4))
+BOUNDS = ((1e-6, 5e-5), (1e-7, 2e-5), (1e8, 2e12), (5e9, 2e13), (1e-7, 1e-4))
 WIDTHS = (0.7, 0.7, 3.0, 0.7, 1.0)
 FALLING, FALLING_WIDTH = 2.5, 0.7
 
@@ -242,15 +254,18 @@ def first(system: System, rows: Sequence[Measured]) -> Parameters:
 def fit(system: System, rows: Sequence[Measured]) -> Parameters:
     """Least squares of relative errors within physical bounds."""
     start = first(system, rows)
-    middle = np.append(np.log([start.startup, start.latency, start.bandwidth, start.copy, start.root]), 0.0)
+    middle = np.append(np.log([start.startup, start.latency, start.bandwidth, start.copy, start.ramp]), 0.0)
     low = np.append(np.log([pair[0] for pair in BOUNDS]), 0.0)
     high = np.append(np.log([pair[1] for pair in BOUNDS]), FALLING if system.topology == "tree" else 1e-9)
+    if system.link > 0:
+        # No more passes a link than its data sheet says.
+        high[2] = np.log(system.link)
     width = np.append(WIDTHS, FALLING_WIDTH)
     truth = np.log([row.seconds for row in rows])
 
     def parameters(vector: np.ndarray) -> Parameters:
-        startup, latency, bandwidth, copy, root = (exp(one) for one in vector[:5])
-        return Parameters(startup, latency, bandwidth, copy, root, float(vector[5]))
+        startup, latency, bandwidth, copy, ramp = (exp(one) for one in vector[:5])
+        return Parameters(startup, latency, bandwidth, copy, ramp, float(vector[5]))
 
     def residuals(vector: np.ndarray) -> np.ndarray:
         found = np.log(predict(system, parameters(vector), rows))
@@ -437,11 +452,11 @@ def table_of(
         pairs = (f"{percent(large)}/{percent(small)}" for large, small in (splits[split] for split in SPLITS))
         yield f"{name:<55}" + "".join(f"{pair:>18}" for pair in pairs)
     yield ""
-    yield "fitted on every second size: startup us, step us, link GB/s, copy GB/s, root us, falling"
+    yield "fitted on every second size: startup us, step us, link GB/s, copy GB/s, ramp us, falling"
     for name, one in fitted.items():
         yield (
             f"{name:<28}{one.startup * 1e6:8.2f}{one.latency * 1e6:8.2f}{one.bandwidth / 1e9:9.1f}{one.copy / 1e9:9.0f}"
-            f"{one.root * 1e6:8.2f}{one.falling:8.2f}"
+            f"{one.ramp * 1e6:8.2f}{one.falling:8.2f}"
         )
     yield ""
     for split, counts in summary.items():

@@ -19,6 +19,7 @@ from ..hardware import CollectiveCurve, LinkTopology, NodeLink
 from .collective_formulas import TREES, between_curves, in_network_bytes, kept_bytes, ring_steps, rounds, tree_steps
 from .collective_formulas import bus_factor as bus_factor
 from .factors import NOMINAL, Constant, Factors, load_constants
+from .link_shares import falling, ramp_name, share_name
 
 _MIB = 2**20
 
@@ -41,7 +42,7 @@ class Level(NamedTuple):
     """`units` meet on `tier`, each with `inside` members of the group; `rate` is a device's bus bandwidth on it.
 
     `between_nodes`: its latency is that of trees; inside a node libraries pass data on in chains. `reduces`: its switches
-    reduce in flight.
+    reduce in flight. `ramp`: seconds, as in `_ramp`.
     """
 
     tier: Tier
@@ -53,6 +54,7 @@ class Level(NamedTuple):
     scale: float
     between_nodes: bool = False
     reduces: bool = False
+    ramp: float = 0.0
 
 
 class Network:
@@ -71,10 +73,9 @@ class Network:
         self.cluster = cluster
         known = load_constants() if constants is None else constants
         fitted = cluster.device.calibration
-        fabric = fitted.fabric.value if fitted is not None and fitted.fabric is not None else known["fabric_share"].value
-        self._shares = {False: known["link_share"].value, True: fabric}
+        self._constants = known
+        self._fabric = fitted.fabric.value if fitted is not None and fitted.fabric is not None else None
         self._startup = known["collective_startup"].value * factors.latency
-        self._root = known["collective_root"].value
         self._latency = factors.latency
         self._bandwidth = dict(factors.bandwidth)
         self._trust = factors.measured
@@ -105,22 +106,31 @@ class Network:
         factor = self._bandwidth.get(tier.name, 1.0)
         between_nodes = tier.span > self._node
         link = None if between_nodes else self._links.get(tier.span)
-        rate = tier.bandwidth.value
-        if link is not None and link.rings:
-            # The tier may state what the proposer measured; a stated ring of the sheet never adds to it.
-            rate = min(rate, link.ring(units).value)
         curves, scale = _curves(link, units, tier, factor) if inside == 1 else ({}, 1.0)
         return Level(
             tier,
             units,
             inside,
-            rate * self._shares[between_nodes] * factor,
+            self._reached(tier, link, units, inside),
             tier.latency.value * self._latency,
             curves,
             scale,
             between_nodes,
             tier.name in self._in_network,
+            self._constants[ramp_name(self.cluster, tier)].value,
         )
+
+    def _reached(self, tier: Tier, link: NodeLink | None, devices: int, inside: int = 1) -> float:
+        """Bytes/s of one device on `tier`: `devices` units of `inside` members each send at once."""
+        name = share_name(self.cluster, tier)
+        share = self._fabric if name == "fabric_share" and self._fabric is not None else self._constants[name].value
+        rate = tier.bandwidth.value * share * falling(tier, link, devices, self._constants)
+        if link is not None and link.rings:
+            # The tier may state what the proposer measured; a stated ring of the sheet never adds to it. Of lanes and bridges it
+            # is what they carry; on PCI Express what rings were seen to get, by one port for all members inside a unit.
+            ring = link.ring(devices * inside).value
+            rate = min(rate, ring / inside if name == "pcie_share" else ring * share)
+        return float(rate * self._bandwidth.get(tier.name, 1.0))
 
     def collective(self, operation: str, size: float, ranks: int, stride: int) -> Spent:
         """Seconds of one collective of a group, nothing hidden.
@@ -157,11 +167,10 @@ class Network:
 
     def send(self, size: float, tier: Tier) -> Spent:
         """Seconds of one message from a device to one other over `tier`: latency, bytes over bandwidth, ramp."""
-        between_nodes = tier.span > self._node
-        rate = tier.bandwidth.value * self._shares[between_nodes] * self._bandwidth.get(tier.name, 1.0)
-        if not between_nodes and (link := self._links.get(tier.span)) is not None and link.rings:
-            rate = min(rate, link.ring(2).value * self._shares[False] * self._bandwidth.get(tier.name, 1.0))
-        seconds = self._startup + tier.latency.value * self._latency + size / rate + self._ramp(size)
+        link = None if tier.span > self._node else self._links.get(tier.span)
+        moved = size / self._reached(tier, link, 2)
+        ramp = _ramp(self._constants[ramp_name(self.cluster, tier)].value, moved)
+        seconds = self._startup + tier.latency.value * self._latency + moved + ramp
         return Spent(seconds, ((tier.name, seconds),))
 
     def tier_between(self, first: int, last: int) -> Tier:
@@ -170,9 +179,6 @@ class Network:
             if first // tier.span == last // tier.span:
                 return tier
         return self.cluster.tiers[-1]
-
-    def _ramp(self, size: float) -> float:
-        return self._root * sqrt(size / _MIB)
 
     def _flat(self, operation: str, size: float, level: Level) -> float:
         """One level alone: startup + steps x latency + bytes / bus bandwidth + own shard / copy + ramp.
@@ -194,7 +200,7 @@ class Network:
             seconds += kept_bytes(operation, size, n) * self._copy
         if level.reduces and operation == "all_reduce":
             seconds = min(seconds, 2 * level.latency + self._in_switch(size, level))
-        return self._startup + seconds + self._ramp(size)
+        return self._startup + seconds + _ramp(level.ramp, size / level.rate)
 
     def _switched(self, size: float, levels: tuple[Level, ...]) -> Spent:
         """An all-reduce in the switches of all levels at once, two steps each: what the busiest level takes. The members inside
@@ -202,7 +208,7 @@ class Network:
         """
         busiest = max(levels, key=lambda level: self._in_switch(size, level) / level.inside)
         latency = sum(2 * level.latency for level in levels)
-        seconds = self._startup + latency + self._in_switch(size, busiest) / busiest.inside + self._ramp(size)
+        seconds = self._startup + latency + self._in_switch(size, busiest) / busiest.inside + _longest_ramp(size, levels)
         return Spent(seconds, ((busiest.tier.name, seconds),))
 
     def _in_switch(self, size: float, level: Level) -> float:
@@ -236,7 +242,7 @@ class Network:
 
     def _pipelined(self, latency: float, wire: float, size: float, levels: tuple[Level, ...]) -> Spent:
         narrowest = min(levels, key=lambda level: level.rate * level.inside)
-        seconds = self._startup + latency + wire / (narrowest.rate * narrowest.inside) + self._ramp(size)
+        seconds = self._startup + latency + wire / (narrowest.rate * narrowest.inside) + _longest_ramp(size, levels)
         return Spent(seconds, ((narrowest.tier.name, seconds),))
 
     def _exchange(self, size: float, ranks: int, levels: tuple[Level, ...]) -> Spent:
@@ -245,11 +251,11 @@ class Network:
         """
         slowest, longest = levels[0].tier.name, 0.0
         for level in levels:
-            share = level.inside * (level.units - 1) / ranks
-            seconds = log2(level.units) * level.latency + share * size / level.rate
+            moved = level.inside * (level.units - 1) / ranks * size / level.rate
+            seconds = log2(level.units) * level.latency + moved + _ramp(level.ramp, moved)
             if seconds > longest:
                 slowest, longest = level.tier.name, seconds
-        seconds = self._startup + longest + self._ramp(size)
+        seconds = self._startup + longest
         return Spent(seconds, ((slowest, seconds),))
 
     def _nodes(self, ranks: int, stride: int) -> int:
@@ -274,6 +280,17 @@ class Network:
     def measured(self, operation: str, ranks: int, stride: int) -> Collective | None:
         """The measured curve that prices this collective, if there is one."""
         return self._measured.get((operation, ranks, self._nodes(ranks, stride)))
+
+
+def _ramp(overhead: float, moved: float) -> float:
+    """Seconds until a transfer of `moved` seconds is at its full rate: the root of both, as of one cut into the best number of
+    pieces, each with an overhead (Thakur, Rabenseifner and Gropp 2005).
+    """
+    return sqrt(overhead * moved)
+
+
+def _longest_ramp(size: float, levels: tuple[Level, ...]) -> float:
+    return max(_ramp(level.ramp, size / (level.rate * level.inside)) for level in levels)
 
 
 def _curves(link: NodeLink | None, devices: int, tier: Tier, factor: float) -> tuple[Mapping[str, CollectiveCurve], float]:

@@ -19,6 +19,7 @@ from ..model import Attention, Transformer, Workload
 from ..plan import Plan
 from ..quantity import Decider, Dimension, Estimate, Grade
 from .factors import NOMINAL, Constant, Factors, load_constants
+from .link_shares import share_name
 from .step import StepTime, TimeModel
 
 Outcome = Literal["win", "tie", "loss"]
@@ -110,8 +111,10 @@ def draws(
         "overlap": _relative([known["prefetch_overlap"]]),
         "measured": _spread(*GRADE_RANGE[Grade.MEASURED], _AT_5),
     }
-    inside, between = known["link_share"], _fabric(sheets, known["fabric_share"])
-    tiers = [_tier(tier, between if tier.span > cluster.devices_per_node else inside) for tier in cluster.tiers]
+    tiers = []
+    for tier in cluster.tiers:
+        share = known[share_name(cluster, tier)]
+        tiers.append(_tier(tier, _fabric(sheets, share) if tier.span > cluster.devices_per_node else share))
     overlap = known["gradient_overlap"]
     result = []
     for point in _sequence(len(quantiles) + len(tiers) + 1, n):

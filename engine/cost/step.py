@@ -21,6 +21,7 @@ from .collectives import FREE, Network, Spent
 from .compute import ALIGNED, Rates, device_rates
 from .contention import Contention
 from .factors import NOMINAL, Constant, Factors, load_constants
+from .link_shares import share_name
 from .memory_terms import local_microbatch
 from .placement import axis_strides, blocks, same_meshes, slowest_device
 from .schedule import closed_form, lower_bound
@@ -365,8 +366,8 @@ class TimeModel:
         for tier in self.cluster.tiers:
             if tier.name in tiers:
                 rows.append(Decider(f"bandwidth of {tier.name}", tier.bandwidth))
-                share = "fabric_share" if tier.span > self.cluster.devices_per_node else "link_share"
-                rows.append(Decider(f"share of bandwidth on {tier.name}", self._constant(share)))
+                share = self._constant(share_name(self.cluster, tier))
+                rows.append(Decider(f"share of bandwidth on {tier.name}", share))
         shares = (
             ("gradient_overlap", sync),
             ("prefetch_overlap", terms["gather"] > 0),

@@ -24,7 +24,7 @@ from .schema import Nodes as StatedNodes
 from .stated import Stated
 
 T = TypeVar("T")
-DEFAULT_LINK_LATENCY = 2e-6
+DEFAULT_LINK_LATENCY = 1e-6
 
 
 def _in_full(stated: ClusterDescription, collect: Collector) -> ClusterDescription:
@@ -261,7 +261,7 @@ class ClusterResolver:
         path = "/cluster/intra_node/latency"
         if intra.latency is not None:
             return self._quantity(intra.latency, path, intra)
-        self.collect.assume("cluster.intra_node.latency", path, "2 us", LATENCY_WHY)
+        self.collect.assume("cluster.intra_node.latency", path, "1 us", LATENCY_WHY)
         return self.collect.default(DEFAULT_LINK_LATENCY, Dimension.TIME, path, LATENCY_WHY)
 
     # ── the priced form ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -70,7 +70,7 @@ def test_a_fit_finds_the_parameters_that_made_the_times(bench: ModuleType) -> No
     times = bench.predict(system, truth, [bench.Measured(*shape, 1.0) for shape in shapes])
     rows = [bench.Measured(*shape, seconds) for shape, seconds in zip(shapes, times, strict=True)]
     found = bench.fit(system, rows)
-    for name in ("startup", "latency", "bandwidth", "copy", "root"):
+    for name in ("startup", "latency", "bandwidth", "copy", "ramp"):
         assert getattr(found, name) == pytest.approx(getattr(truth, name), rel=0.03)
 
 
