@@ -181,6 +181,10 @@ class TimeModel:
             )
         return found
 
+    def after(self, plan: Plan, stage: int) -> float:
+        """Seconds of a stage after its last pass: synchronisation that nothing hides, and the optimizer."""
+        return _after(self._cost(plan, stage))
+
     def layout(self, plan: Plan, mesh: Mesh) -> Layout:
         """The groups of `mesh` under the plan's order of axes."""
         key = (plan.order, mesh, len(plan.stages))

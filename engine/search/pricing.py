@@ -57,6 +57,13 @@ class PlanPricer:
         totals = [one.total for one in durations]
         return plan.accumulation * max(totals) * (1 - 1e-12)
 
+    def after(self, plan: Plan, stage: int) -> float:
+        """Seconds that a stage takes after its last pass, at least: synchronisation left over, and the optimizer.
+
+        0 where a profile may stand in place of the estimate.
+        """
+        return 0.0 if self.measured is not nothing_measured else self.pricer.time.after(plan, stage)
+
     def ledger(self, plan: Plan) -> tuple[StageMemory, ...]:
         """The estimated memory of every stage."""
         return memory_ledger(plan, self.model, self.workload, self.cluster, self.memory_model)

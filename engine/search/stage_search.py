@@ -33,6 +33,12 @@ from .stages import solve_stages
 Floats = NDArray[np.float64]
 Chain = tuple[tuple[int, int, int], ...]
 _RANK: dict[Fit, int] = {"no": 0, "at_risk": 1, "yes": 2}
+#: Stages that are asked for what follows their last pass, at most, for one bound.
+AFTER = 300
+#: Beginnings of chains that are continued for one more chain, some 50 us each.
+EXPANSIONS = 2_000
+#: Bounds within this factor are equal: what is left is rounding.
+ROUNDING = 1 + 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,8 @@ class StageSearch:
     _tables: dict[int, tuple[list[Floats], list[Floats]]] = field(default_factory=dict)
     options: tuple[tuple[Mesh, Recompute], ...] = field(init=False)
     unit: int = field(init=False)
+    #: Beginnings of chains that were continued.
+    expanded: int = 0
     ways: list[float] = field(init=False)
     _parts: dict[int, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
 
@@ -297,22 +305,59 @@ class StageSearch:
             aligned &= left == units
         return np.asarray(left[aligned])
 
+    def after(self, *, fitting: bool) -> float | None:
+        """Seconds after the pipeline that every chain has: synchronisation and optimizer of its longest stage, at least.
+
+        Some stage holds a p-th of the layers; what such a stage costs after its last pass is asked for every length (of those
+        that may fit, where `fitting`) at every place. None where that is more to ask than it saves.
+        """
+        p, layers = self.setting.stages, self.model.layers
+        shortest = -(-layers // p)
+        places = range(p) if len(self.pricer.cluster.nodes) > 1 else sorted({0, min(1, p - 1), p - 1})
+        if not fitting and len(places) * len(self.options) * (layers - p + 2 - shortest) > AFTER:
+            return None
+        asked: dict[tuple[int, int, int, int], tuple[int, int]] = {}
+        number = self.counts.dense + self.counts.moe
+        long = (number >= shortest) & (number <= layers - p + 1)
+        for stage in places:
+            there = long.copy()
+            there[: max(0, stage)] = False
+            for option in range(len(self.options)):
+                for first, last in np.argwhere(there & self._allowed(stage, option, 1) if fitting else there).tolist():
+                    asked.setdefault((stage, option, last - first, int(self.counts.moe[first, last])), (first, last))
+        if not asked or len(asked) > AFTER:
+            return None
+        return min(self.pricer.after(self._probe(key[1], 0, {key[0]: at}), key[0]) for key, at in asked.items())
+
     def least(self, level: int = 1) -> float:
         """The least bound of all chains, inf where none fits."""
         return float(self.tables(level)[0][0][0, self._units])
 
     def chains(self, level: int = 1) -> Iterator[Bounded]:
-        """All chains whose stages fit, in the order of their bound; among equal bounds short sums first."""
+        """All chains whose stages fit, in the order of their bound; among equal bounds short sums first.
+
+        Bounds that differ by rounding alone count as equal: sums formed in another order would else make every beginning of
+        equal bound go before the end of one. After `EXPANSIONS` beginnings for one chain the last is empty: no chain that was
+        not yielded is below its bound.
+        """
         bounds, sums = self.tables(level)
         m, units, p = self.setting.accumulation, self._units, self.setting.stages
         number = count()
         least = self.least(level)
         heap = [(least, 0, 0.0, next(number), _Node(0, 0, units, 0.0, 0.0, ()))] if least < inf else []
+        expanded = 0
         while heap:
             bound, _, _, _, node = heapq.heappop(heap)
             if node.stage == p:
+                expanded = 0
                 yield Bounded(bound, node.chain)
                 continue
+            if expanded == EXPANSIONS:
+                yield Bounded(bound, ())
+                return
+            expanded += 1
+            self.expanded += 1
+            equal = bound * ROUNDING
             for option in range(len(self.options)):
                 size = self._size(option)
                 if self.unit and node.left not in self._columns(node.stage, size):
@@ -330,7 +375,8 @@ class StageSearch:
                         (*node.chain, (node.layer, end, option)),
                     )  # fmt: skip
                     estimate = after + float(sums[node.stage + 1][end + 1, node.left - size])
-                    key = max(bound, float(reached[end]))
+                    key = float(reached[end])
+                    key = bound if key <= equal else key
                     heapq.heappush(heap, (key, -child.stage, estimate, next(number), child))
 
     def ignoring_memory(self) -> float:

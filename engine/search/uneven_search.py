@@ -24,14 +24,15 @@ from .uneven import UnevenSpace
 
 #: A setting of so few plans is looked at whole; of others chains until so many tasks are simulated, but some of each.
 WHOLE, TASKS, FEWEST = 4_000, 16_000, 2
-#: Tasks simulated for all settings, some 1 us each.
-ALL_TASKS = 1_000_000
-#: Table entries computed for all settings, some 10 ns each.
-ENTRIES = 300_000_000
+#: Tasks simulated for all settings, some 1 us each; a chain costs as much as so many, whether it is simulated or not.
+ALL_TASKS, CHAIN = 2_000_000, 1_000
+#: Table entries computed for all settings, some 10 ns each; what else a setting costs counts as so many for its bound, and
+#: as so many for its tables.
+ENTRIES, BOUND, OPEN = 400_000_000, 60_000, 300_000
 #: Rounding of sums that are formed in another order.
 SLACK = 1 - 1e-9
 
-_SHAPE, _SETTING, _BOUNDED, _TABLE, _CHAIN, _PLAN, _TIMED = range(7)
+_SHAPE, _SETTING, _BOUNDED, _OPENED, _CHAIN, _PLAN, _TIMED = range(7)
 Entry = tuple[float, int, int, object]
 
 
@@ -148,11 +149,11 @@ class UnevenSearch:
         node = min(uniform.cluster.devices_per_node, uniform.cluster.devices)
         return StageSearch(uniform.model, uniform.cluster.devices, self.pricer, setting, node, self._counts)
 
-    def spend(self, setting: Setting, options: int) -> bool:
+    def spend(self, setting: Setting, options: int, fixed: int) -> bool:
         """Whether another table of the setting is within what all of them may take."""
         layers = self.space.uniform.model.layers
         units = self.space.uniform.cluster.devices // self.space.unit + 1 if len(setting.meshes) > 1 else 1
-        entries = setting.stages * options * layers * layers * units
+        entries = fixed + setting.stages * options * layers * layers * units
         self._entries += entries
         self.tally.expanded += entries
         return self._entries <= ENTRIES
@@ -162,11 +163,25 @@ class UnevenSearch:
         known = self._seeds.get(setting)
         if known is None:
             search = self.search(setting)
-            found = [search.shortest(level) for level in (2, 1)]
+            # A setting that is looked at whole needs no good guess.
+            found = [search.shortest(level) for level in (2, 1)] if self.space.plans(setting) > WHOLE else []
             if search.least(2) < inf:
                 found.append(next(search.chains(2)).chain)
-            known = self._seeds[setting] = [search.plan(chain) for chain in found if chain is not None]
+            known = self._seeds[setting] = [search.plan(chain) for chain in found if chain]
         return known
+
+    def after(self, setting: Setting, *, fitting: bool) -> float:
+        """Seconds after the pipeline that every chain of a setting has, of those that may fit where `fitting`."""
+        anyhow = "after", _alike(setting)[:-1], setting.zero
+        if anyhow not in self._bounds:
+            found = self.search(setting).after(fitting=False)
+            self._bounds[anyhow] = -1.0 if found is None else found
+        if self._bounds[anyhow] >= 0.0 or not fitting:
+            return max(0.0, self._bounds[anyhow])
+        of_those = setting, "after"
+        if of_those not in self._bounds:
+            self._bounds[of_those] = self.search(setting).after(fitting=True) or 0.0
+        return self._bounds[of_those]
 
     def chain(self, setting: Setting, number: int) -> Bounded | None:
         """The chain of that number in the order of the setting's bounds."""
@@ -177,6 +192,7 @@ class UnevenSearch:
             found = next(self._open[setting], None)
             if found is None:
                 return None
+            self._tasks += CHAIN
             pulled.append(found)
         return pulled[number]
 
@@ -285,7 +301,7 @@ class Stream:
                     self._push(search.work_bound(one), _SETTING, one)
             elif state == _PLAN:
                 assert isinstance(what, Plan)
-                if self.wanted(what):
+                if self.wanted(what) and search.fit(what) != "no":
                     seconds = search.priced(what)
                     if seconds is None:
                         return None
@@ -308,14 +324,17 @@ class Stream:
             if (setting, "no") in search._counted or not stages.may_hold(shortest):
                 search.too_large(setting)
                 return
-            if not search.bounded(setting) and not search.spend(setting, len({mesh.devices for mesh in setting.meshes})):
+            if not search.bounded(setting) and not search.spend(
+                setting, len({mesh.devices for mesh in setting.meshes}), BOUND
+            ):
                 search.floor = min(search.floor, bound)
                 return
             search.tally.bounded += 1
-            self._push(max(bound, SLACK * search.table_bound(setting)), _BOUNDED, setting)
+            after = search.after(setting, fitting=False)
+            self._push(max(bound, SLACK * (search.table_bound(setting) + after)), _BOUNDED, setting)
             return
         if key not in search._counted:
-            if not search.spend(setting, 3 * len(stages.options)):
+            if not search.spend(setting, 3 * len(stages.options), OPEN):
                 search.floor = min(search.floor, bound)
                 return
             search._counted.add(key)
@@ -324,9 +343,13 @@ class Stream:
             search.too_large(setting)
             stages.forget()
             return
+        bound = max(bound, SLACK * (least + search.after(setting, fitting=True)))
+        if state != _OPENED:
+            self._push(bound, _OPENED, setting)
+            return
         for plan in search.seeds(setting):
             self._offer(setting, plan)
-        self._push(max(bound, SLACK * least), _CHAIN, (setting, 0))
+        self._push(bound, _CHAIN, (setting, 0))
 
     def _chain(self, setting: Setting, number: int, bound: float) -> None:
         search = self.search
@@ -335,13 +358,14 @@ class Stream:
         found = search.chain(setting, number)
         if found is None:
             return
-        if search.enough(setting, number):
+        if not found.chain or search.enough(setting, number):
             search.floor = min(search.floor, bound)
             search.search(setting).forget()
             return
         if not search.uniform_chain(setting, found):
             self._offer(setting, search.search(setting).plan(found.chain), found.bound)
-        self._push(max(bound, SLACK * found.bound), _CHAIN, (setting, number + 1))
+        bound = max(bound, SLACK * (found.bound + search.after(setting, fitting=True)))
+        self._push(bound, _CHAIN, (setting, number + 1))
 
     def _offer(self, setting: Setting, plan: Plan, bound: float = 0.0) -> None:
         search = self.search
@@ -350,7 +374,7 @@ class Stream:
         if plan.same_meshes and _is_uniform(plan, search.space.uniform.model.layers):
             return
         self._seen.add(plan.identity)
-        if self.wanted(plan) and search.fit(plan) != "no":
+        if self.wanted(plan):
             search.tally.bounded += 1
             self._push(max(SLACK * bound, search.pricer.bound(plan)), _PLAN, plan)
 
