@@ -167,11 +167,14 @@ class Network:
 
     def send(self, size: float, tier: Tier) -> Spent:
         """Seconds of one message from a device to one other over `tier`: latency, bytes over bandwidth, ramp."""
-        link = None if tier.span > self._node else self._links.get(tier.span)
-        moved = size / self._reached(tier, link, 2)
+        moved = size / self.rate(tier)
         ramp = _ramp(self._constants[ramp_name(self.cluster, tier)].value, moved)
         seconds = self._startup + tier.latency.value * self._latency + moved + ramp
         return Spent(seconds, ((tier.name, seconds),))
+
+    def rate(self, tier: Tier) -> float:
+        """Bytes/s that one device gets on `tier` while all devices of the unit send."""
+        return self._reached(tier, None if tier.span > self._node else self._links.get(tier.span), 2)
 
     def tier_between(self, first: int, last: int) -> Tier:
         """The innermost tier with devices `first` to `last` in one unit; the outermost where none has."""

@@ -199,6 +199,7 @@ def _candidate(
         operators=desk.operators(priced)
         if desk is not None and priced is not None and ("recommended" in roles or any(one.layouts for one in plan.stages))
         else None,
+        boundaries=desk.boundaries(priced) if desk is not None and priced is not None and "recommended" in roles else None,
     )
 
 

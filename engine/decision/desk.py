@@ -26,6 +26,7 @@ from ..search.freedoms import freedom_of
 from ..search.pricing import PlanPricer
 from ..search.space import UniformSpace
 from ..search.tally import Found
+from .boundaries import Boundary, plan_boundaries
 from .closures import Closures
 from .measured_memory import measured_ledger
 from .operators import PlanOperators, facts_of, plan_operators
@@ -129,6 +130,10 @@ class Desk:
         if found is None:
             found = self._operators[priced.plan.identity] = plan_operators(priced, self.pricer)
         return found
+
+    def boundaries(self, priced: Priced) -> tuple[Boundary, ...]:
+        """What crosses between the stages of a plan."""
+        return plan_boundaries(priced, self.pricer)
 
     def probe(self, priced: Priced, path: str) -> Iterator[Fact]:
         """What the step time of a plan does where the fabric has half its bandwidth; nothing for one that keeps off it."""

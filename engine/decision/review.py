@@ -24,6 +24,7 @@ from .closures import NotExamined
 
 if TYPE_CHECKING:
     from ..config import Change
+    from .boundaries import Boundary
     from .operators import PlanOperators
     from .remedy import Clearing
     from .sensitivity import Joint, Sensitivity
@@ -59,6 +60,8 @@ class Candidate:
     critical: StepPath | None = None
     #: Its longest stage operator by operator, of the recommended plan and of stated plans that say how operators lie.
     operators: PlanOperators | None = None
+    #: What crosses between its stages, of the recommended plan; None of others and where nothing is priced.
+    boundaries: tuple[Boundary, ...] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

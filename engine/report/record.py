@@ -22,6 +22,7 @@ from ..errors import Place, PlanproofError, UsageError
 from ..inference.rule import Source
 from .escape import code, markdown
 from .human_block import with_human_block
+from .record_boundaries import boundaries
 from .record_diagrams import diagrams
 from .record_head import Limits, head, proposed
 from .record_operators import operators
@@ -42,9 +43,11 @@ _SHORTER = replace(_SHORT, notes=False, stages=12, candidates=6, rows=11, classe
 LIMITS = (
     Limits(),
     Limits(classes=6),
-    Limits(classes=5, operators=4),
-    Limits(classes=5, operators=0),
-    Limits(pictures=False, classes=5, operators=4),
+    Limits(classes=4, rows=16, operators=5),
+    Limits(classes=3, rows=16, operators=4),
+    Limits(classes=2, rows=16, operators=3, pictures=False),
+    Limits(classes=3, rows=16, operators=4, pictures=False, ledgers=1),
+    Limits(classes=3, rows=16, operators=0, pictures=False),
     Limits(pictures=False, operators=0),
     _SHORT,
     replace(_SHORT, notes=False, stages=16, candidates=8, rows=13, classes=4, errors=48),
@@ -118,8 +121,7 @@ def record_context(review: Review, sources: Mapping[str, Sequence[Source]], limi
         **outlook(review, limits),
         **trail(review, sources, limits),
         **diagrams(review, pictures=limits.pictures),
-        # A line each; empty is one line of the template.
-        "boundaries": [],
+        "boundaries": boundaries(review),
     }
 
 

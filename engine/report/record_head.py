@@ -34,7 +34,9 @@ class Limits:
     rows: int = 32
     classes: int = 12
     pictures: bool = True
-    #: Operators of a stage; half as many conversions.
+    #: Plans whose memory is shown.
+    ledgers: int = 2
+    #: Operators of a stage; 0: the two prices alone.
     operators: int = 6
 
 

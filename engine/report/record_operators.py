@@ -17,6 +17,8 @@ from .tables import Table, capped
 
 #: A difference of the two prices of one plan above this share is put into words.
 _APART: Final = 0.10
+#: Conversions that the record puts into words.
+_CONVERSIONS: Final = 4
 
 
 def operators(review: Review, limits: Limits) -> list[dict[str, Any]]:
@@ -31,31 +33,26 @@ def _entry(candidate: Candidate, found: PlanOperators, limits: Limits) -> dict[s
     plan = candidate.plan
     name = f"{candidate.id} {clipped(plan.name, 60)}, stage {found.stage} of {plan.pipeline}"
     if found.reason or found.own is None or found.best is None:
-        return {"name": name, "lines": [("Not laid out", found.reason)], "table": Table((), ()), "conversions": Table((), ())}
-    m = plan.accumulation
-    lines = [("Mesh", ", ".join(f"{one.name} {one.size}" for one in found.mesh.axes) if found.mesh else "")]
-    lines += _totals(found)
+        return {"name": name, "lines": [("Not laid out", found.reason)], "table": Table((), ()), "conversions": ""}
+    lines = _totals(found)
     if not limits.operators:
-        return {"name": f"{name}: {lines[-1][1]} The JSON of this review has each operator.", "lines": ()}
+        return {"name": f"{name}: {lines[-1][1]}. The JSON of this review has each operator.", "lines": ()}
     best = {one.operator: one for one in found.best.layouts}
     rows = [
-        _row(one, best.get(one.operator), m)
+        _row(one, best.get(one.operator), plan.accumulation)
         for one in sorted(found.own.layouts or found.best.layouts, key=lambda one: -one.copies)
         if one.kind not in ("input", "output")
     ]
     heads = ("operator", "copies:", "layout", "compute:", "communication:", "best layout", "next best adds:", "next best")
     shown = found.own if found.own.conversions or found.own.objective < inf else found.best
     moved = sorted(shown.conversions, key=lambda one: -one.seconds)
+    words = "; ".join(_moved(one) for one in moved[:_CONVERSIONS])
+    rest = f"; {len(moved) - _CONVERSIONS:,} more in the JSON" if len(moved) > _CONVERSIONS else ""
     return {
         "name": name,
         "lines": lines,
         "table": capped(heads, rows, limits.operators, "operators"),
-        "conversions": capped(
-            ("tensor", "from", "to", "copies:", "forward", "backward", "a step:"),
-            [_moved(one) for one in moved],
-            limits.operators // 2,
-            "conversions",
-        ),
+        "conversions": words + rest,
     }
 
 
@@ -117,10 +114,12 @@ def _layout(split: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{words.get(loop, loop)} on {axis}" for axis, loop in split)
 
 
-def _moved(one: Conversion) -> tuple[str, ...]:
+def _moved(one: Conversion) -> str:
+    times = f", {one.copies} times" if one.copies > 1 else ""
     return (
-        one.tensor, one.source, one.target, str(one.copies), _steps(one.forward), _steps(one.backward), _time(one.seconds),
-    )  # fmt: skip
+        f"{one.tensor} from {one.source} to {one.target}{times}: {_steps(one.forward)} forward, {_steps(one.backward)} backward, "
+        f"{_time(one.seconds)}"
+    )
 
 
 def _steps(steps: tuple[LayoutStep, ...]) -> str:

@@ -166,11 +166,13 @@ def _memory(review: Review, best: Candidate | None, limits: Limits) -> list[dict
     wanted = [one for one in (best, subject) if one is not None and one.memory]
     if len(wanted) == 2 and wanted[0].id == wanted[1].id:
         wanted = wanted[:1]
+    left = "".join(f" That of {one.id} stands in the JSON of this review." for one in wanted[limits.ledgers :])
+    wanted = wanted[: limits.ledgers]
     return [
         {
             "name": f"{one.id} {'recommended' if one is best else clipped(one.plan.name, 60)}",
             "table": memory_table(one.plan, one.memory),
-            "key": FORMULA_KEY if one is wanted[-1] else "",
+            "key": FORMULA_KEY + left if one is wanted[-1] else "",
             "notes": memory_notes(one.memory) if one is wanted[0] and limits.notes else [],
         }
         for one in wanted

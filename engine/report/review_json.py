@@ -151,11 +151,16 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
         "ratio_to_recommended": estimate_of(candidate.ratio) if candidate.ratio is not None else None,
         "deciders": deciders_of(candidate.step.deciders) if candidate.step is not None else [],
     }
+    body |= {"operators": None, "boundaries": None}
     if candidate.operators is not None:
         from .record_operators import operators_json
 
-        return body | {"operators": operators_json(candidate.operators)}
-    return body | {"operators": None}
+        body["operators"] = operators_json(candidate.operators)
+    if candidate.boundaries is not None:
+        from .record_boundaries import boundary_json
+
+        body["boundaries"] = [boundary_json(one) for one in candidate.boundaries]
+    return body
 
 
 def time_json(priced: Priced | None) -> dict[str, Any]:

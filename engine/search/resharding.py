@@ -5,7 +5,8 @@ exchange over local links. A box that several source hosts hold is sent by the o
 that evens the load.
 
 * `repeated_sends`: every destination device gets its boxes over the network, also twice to the same host.
-* `send_and_gather`: each destination host gets a box once, its devices pass it on locally.
+* `send_and_gather`: each destination host gets a box once, its devices pass it on locally; where local links count, each
+  device takes in a part, and all of them gather.
 * `broadcast_chain`: a box enters the first host that needs it, and is forwarded from host to host, chunk by chunk.
 
 The simplest that is within 5 % of the fastest is chosen. Every plan is carried out on index grids before it is
@@ -14,12 +15,12 @@ offered. Latency of a message is not modelled. Knows no models, no stages and no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import inf
 
 from ..errors import InputError
 from ..frozen import dataclass
-from .resharding_units import Box, Sharding, Tensor, Unit, check_moves, check_sharding, elements, split, tiles, units
+from .resharding_units import Box, Sharding, Tensor, Unit, check_moves, check_sharding, cut, elements, split, tiles, units
 
 #: From simple to complex.
 STRATEGIES = ("repeated_sends", "send_and_gather", "broadcast_chain")
@@ -160,38 +161,69 @@ def _steps(tensor: Tensor, moving: list[Unit], cluster: Hosts, strategy: str) ->
     """
     host_of = cluster.host_of
     sent: dict[int, float] = {}
+    out: dict[int, float] = {}
     steps: list[Step] = []
 
     def step(kind: str, source: int, destination: int, unit: Unit) -> None:
         steps.append(Step(kind, source, destination, unit.box, elements(unit.box) * tensor.element_bytes))
 
-    for unit, sender in _senders(tensor, moving, cluster, strategy):
-        size = elements(unit.box) * tensor.element_bytes
-        origin = next((device for device in unit.holders if host_of[device] == sender), unit.holders[0])
-        landed: dict[int, int] = {host_of[device]: device for device in reversed(unit.holders)}
-        missing = _missing_on(unit, cluster)
+    def copy(source: int, destination: int, unit: Unit) -> None:
+        step("copy", source, destination, unit)
+        out[source] = out.get(source, 0.0) + elements(unit.box)
+
+    for given, sender in _senders(tensor, moving, cluster, strategy):
+        missing = _missing_on(given, cluster)
         if strategy == "broadcast_chain":
             missing.sort(key=lambda host: sent.get(host, 0.0))
             # The first host forwards to the next; the last one sends nothing.
             for host in missing[:-1]:
-                sent[host] = sent.get(host, 0.0) + size
-        at = origin
-        for host in missing:
-            wanted = [device for device in unit.needed_by if host_of[device] == host]
-            for device in wanted if strategy == "repeated_sends" else wanted[:1]:
-                step("send" if at == origin else "forward", at, device, unit)
-            landed[host] = wanted[0]
-            if strategy == "broadcast_chain":
-                at = wanted[0]
-        for device in unit.needed_by:
-            host = host_of[device]
-            if (
-                device not in unit.holders
-                and device != landed[host]
-                and not (strategy == "repeated_sends" and host in missing)
-            ):
-                step("copy", landed[host], device, unit)
+                sent[host] = sent.get(host, 0.0) + elements(given.box) * tensor.element_bytes
+        holders: dict[int, list[int]] = {}
+        needers: dict[int, list[int]] = {}
+        for device in given.holders:
+            holders.setdefault(host_of[device], []).append(device)
+        for device in given.needed_by:
+            if device not in given.holders:
+                needers.setdefault(host_of[device], []).append(device)
+        parts = 1
+        if strategy != "repeated_sends" and cluster.local_bytes_per_s < inf:
+            parts = max(
+                [1, *(len(wanted) for host, wanted in needers.items() if len(wanted) > len(holders.get(host, ())))]
+            )
+        for j, unit in enumerate(cut(given, parts)):
+            origins = holders.get(sender) or list(unit.holders)
+            at = origin = origins[j % len(origins)]
+            for host in missing:
+                wanted = needers[host]
+                chosen = wanted if strategy == "repeated_sends" else [wanted[j % len(wanted)]]
+                for device in chosen:
+                    step("send" if at == origin else "forward", at, device, unit)
+                for device in wanted if len(chosen) == 1 else ():
+                    if device != chosen[0]:
+                        copy(chosen[0], device, unit)
+                if strategy == "broadcast_chain":
+                    at = chosen[0]
+            for host, wanted in needers.items():
+                if host not in missing:
+                    for source, destination in _inside(holders[host], wanted, j, parts, out):
+                        copy(source, destination, unit)
     return steps
+
+
+def _inside(
+    held: list[int], wanted: list[int], j: int, parts: int, out: Mapping[int, float]
+) -> Iterator[tuple[int, int]]:
+    """(from, to) of part `j` of a box, from the devices of one host that hold it to those that need it.
+
+    A part of several enters by one device and goes on from there to the others, as in a scatter and an all-gather; else each
+    takes it from a holder of its own, as far as there are any.
+    """
+    if parts > 1 and len(wanted) > len(held):
+        first = wanted[j % len(wanted)]
+        yield min(held, key=lambda device: out.get(device, 0.0)), first
+        held, wanted = [first], [device for device in wanted if device != first]
+    for device in wanted:
+        yield min(held, key=lambda one: out.get(one, 0.0)), device
 
 
 def _senders(tensor: Tensor, moving: list[Unit], cluster: Hosts, strategy: str) -> list[tuple[Unit, int]]:

@@ -142,6 +142,16 @@ def split(unit: Unit, share: float) -> tuple[Unit, Unit] | None:
     return part((low, cut)), part((cut, high))
 
 
+def cut(unit: Unit, parts: int) -> list[Unit]:
+    """The unit in at most `parts` of about the same size, cut across its longest dim."""
+    dim = max(range(len(unit.box)), key=lambda d: unit.box[d][1] - unit.box[d][0])
+    low, high = unit.box[dim]
+    ends = sorted({low + (high - low) * k // parts for k in range(parts + 1)})
+    return [
+        Unit((*unit.box[:dim], pair, *unit.box[dim + 1 :]), unit.holders, unit.needed_by) for pair in pairwise(ends)
+    ]
+
+
 def check_moves(
     tensor: Tensor, before: dict[int, Box], after: dict[int, Box], moves: Sequence[tuple[int, int, Box]]
 ) -> None:
