@@ -189,7 +189,8 @@ class Uncertainty:
         low, high = _ends(tuple(a / b for a, b in zip(self.drawn(plan), self.drawn(other), strict=True)))
         known = self.nominal.constants
         slope = self.calibration.ratio_slope if self.calibration is not None else known["ratio_slope"].value
-        residual = ratio_residual(apart(first, second), slope, log1(known["ratio_noise"].value))
+        distance = apart(first, second) if _unpaired(plan) == _unpaired(other) else APART
+        residual = ratio_residual(distance, slope, log1(known["ratio_noise"].value))
         if bool(self.exceptions(plan)) != bool(self.exceptions(other)):
             residual = log1(known["residual_exception"].value)
         below, above = hypot(log(low), residual), hypot(log(high), residual)
@@ -325,6 +326,11 @@ def ratio_residual(distance: float, slope: float, noise: float) -> float:
     `noise`: what repeats of one plan differ by; `slope`: fitted to pairs of left-out runs (`calibration.folds.slope_of_ratios`).
     """
     return hypot(noise, slope * min(distance, APART))
+
+
+def _unpaired(plan: Plan) -> tuple[object, ...]:
+    """In what no two measured runs of one sweep differ, so that nothing says how much their errors share."""
+    return plan.schedule, plan.interleave, {(s.mesh.context, s.mesh.expert, s.mesh.expert_tensor) for s in plan.stages}
 
 
 def _union(first: tuple[Decider, ...], second: tuple[Decider, ...]) -> tuple[Decider, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from planproof.cost import Uncertainty, draws, interval, outcome, ratio
 from planproof.cost.factors import load_constants
 from planproof.cost.intervals import APART, GRADE_RANGE, apart, ratio_residual
 from planproof.model import Attention
-from planproof.plan import Plan, Recompute
+from planproof.plan import Plan, Recompute, Schedule
 from planproof.quantity import Dimension, Grade
 from time_cases import cluster, gpt, plans, quantity, training, uniform
 
@@ -145,3 +146,13 @@ def test_plans_that_differ_in_recomputation_alone_are_told_apart() -> None:
     found = SURE.ratio(plan, replace(plan, recompute=Recompute.FULL))
     assert found.high < 1
     assert width(found.low, found.high) < 0.1
+
+
+def test_plans_that_differ_in_what_no_measured_pair_does_have_the_widest_residual() -> None:
+    """No sweep holds two interleavings, so their likeness in shares is no evidence."""
+    plan = uniform(tensor=4, data=4, pipeline=2)
+    chunks = replace(plan, schedule=Schedule.INTERLEAVED, interleave=2)
+    found = SURE.ratio(plan, chunks)
+    known = load_constants()
+    least = ratio_residual(APART, known["ratio_slope"].value, 0.0)
+    assert math.log(found.high / found.value) >= least * 0.999
