@@ -72,6 +72,7 @@ def read(file: SourceFile) -> Launch:
         e = Entries(inner)
         d.source = torchtitan.SOURCE
         torchtitan.read_entries(e, d)
+        set_aside(e, KIND)
     elif framework == "megatron":
         e = Entries([*_with_preset(inner, named, model, d), *_module_defaults(inner, d)], loose=True)
         read_arguments(e, d, DIALECT)
