@@ -39,7 +39,7 @@ def arguments_as_lists(entries: Iterable[Entry]) -> Iterator[Entry]:
     for entry in entries:
         value = entry.value
         if isinstance(value, str) and entry.key in LISTS and (" " in value.strip() or entry.key.endswith("_modules")):
-            yield Entry(entry.key, value.split(), entry.place)
+            yield Entry(entry.key, re.split(r"[\s,]+", value.strip().strip("[]()").strip()), entry.place)
         elif entry.key == "moe_layer_freq" and isinstance(value, str) and (flags := layer_flags(value)) is not None:
             yield Entry(entry.key, flags, entry.place)
         else:

@@ -191,7 +191,7 @@ def test_lint_says_which_kind_a_file_is_that_is_no_launch_file(
 
 
 def test_what_overrides_of_a_recipe_do_not_state_is_the_recipes_and_no_default() -> None:
-    text = b"train: {micro_batch_size: 2, global_batch_size: 64}\nmodel: {seq_length: 9, tensor_model_parallel_size: 4}\nddp: {}\n"
+    text = b"train: {micro_batch_size: 2, global_batch_size: 64}\nmodel: {seq_length: 9,tensor_model_parallel_size: 4}\nddp: {}\n"
     found = read_launch(SourceFile("o.yaml", text), "nemo")
     assert found.value("/workload/global_batch") == "64 sequences"
     left = ("/plans/0/uniform/", "/model/", "/workload/precision/")
