@@ -39,9 +39,13 @@ def settings_plan_facts(case: Case, plan: PlanCase) -> Iterator[Fact]:
         yield from made.uneven_ends()
         yield from made.layout()
         yield from made.stated_batches()
-    yield from made.batches()
+    yield from made.engine_batch()
     yield from made.heads()
-    yield from made.replicas()
+    if plan.data_known:
+        # Without the number of replicas nothing can be said of what is divided among them.
+        yield from made.batches()
+        yield from made.replicas()
+    yield from made.expert_shard()
     yield from made.tokens()
     yield from made.bounds()
     yield from made.elastic()
@@ -77,11 +81,14 @@ def schedule_pairs(text: str) -> list[tuple[int, int]] | None:
     """`0:32,1000:64` as (threshold, batch) pairs; None where it is anything else."""
     pairs = []
     for entry in re.split(r"[,\s]+", text.strip()):
-        found = re.fullmatch(r"([0-9]{1,15}):([0-9]{1,9})", entry)
+        found = re.fullmatch(r"([0-9]{1,12})([KMBT]?):([0-9]{1,9})", entry)
         if found is None:
             return None
-        pairs.append((int(found[1]), int(found[2])))
+        pairs.append((int(found[1]) * _SUFFIX[found[2]], int(found[3])))
     return pairs
+
+
+_SUFFIX = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
 class _Maker:
@@ -148,6 +155,13 @@ class _Maker:
             product=" x ".join(f"{name} {degree}" for name, degree in named),
         )
 
+    def engine_batch(self) -> Iterator[Fact]:
+        """DeepSpeed's three batch figures (runtime/config.py)."""
+        engine = [self.number(name) for name in DEEPSPEED_BATCH]
+        if engine[0] is not None and engine[1] is not None and engine[2] is not None:
+            parts = engine[1] * engine[2]
+            yield from self.division("engine_batch", engine[0], "microbatch x accumulation", parts, "train_batch_size")
+
     def batches(self) -> Iterator[Fact]:
         """Batches of evaluation and of a schedule, by microbatch x data (arguments.py; num_microbatches_calculator.py)."""
         microbatch, data = self.plan.stated.microbatch, self.plan.mesh.data
@@ -156,10 +170,6 @@ class _Maker:
         if (whole is not None or small is not None) and total is not None and each is not None:
             names = ("eval_global_batch_size", "eval_micro_batch_size")
             yield from self.division("eval_batch", total, "eval_micro_batch_size x data", each * data, *names)
-        engine = [self.number(name) for name in DEEPSPEED_BATCH]
-        if engine[0] is not None and engine[1] is not None and engine[2] is not None:
-            parts = engine[1] * engine[2]
-            yield from self.division("engine_batch", engine[0], "microbatch x accumulation", parts, "train_batch_size")
         batch = self.number("global_train_batch_size")
         if batch is not None:
             devices = self.plan.mesh.devices * self.pipeline
@@ -359,15 +369,19 @@ class _Maker:
             grid = mesh.expert * (mesh.expert_tensor or mesh.tensor)
             if mesh.expert > 1 and mesh.devices % grid == 0:
                 yield from self.division("expert_instances", mesh.devices // grid, name, instances, name)
+        names = ("zero_optimization.zero_hpz_partition_size", "zero_hpz_partition_size")
+        part = self.number(*names)
+        if part is not None:
+            yield from self.division("hpz", mesh.devices * self.pipeline, "zero_hpz_partition_size", part, *names)
+
+    def expert_shard(self) -> Iterator[Fact]:
+        """Ranks that torchtitan lays experts over (parallel_dims.py); replicas are not among them."""
+        mesh = self.plan.mesh
         shard = self.number("parallelism.data_parallel_shard_degree", "data_parallel_shard_degree")
         if shard is not None and shard > 0 and mesh.expert > 1:
             ranks = shard * mesh.context * mesh.tensor
             names = ("parallelism.data_parallel_shard_degree", "data_parallel_shard_degree")
             yield from self.division("expert_shard", ranks, "expert", mesh.expert, *names)
-        names = ("zero_optimization.zero_hpz_partition_size", "zero_hpz_partition_size")
-        part = self.number(*names)
-        if part is not None:
-            yield from self.division("hpz", mesh.devices * self.pipeline, "zero_hpz_partition_size", part, *names)
 
     def tokens(self) -> Iterator[Fact]:
         """Tokens of a microbatch by the ranks that share them, and of a step by those of a rank (torchtitan trainer.py)."""
@@ -379,7 +393,7 @@ class _Maker:
         unit = (mesh.tensor if self.plan.stated.sequence_parallel else 1) * (2 * mesh.context if mesh.context > 1 else 1)
         yield from self.division("microbatch_tokens", microbatch, "tensor x 2 context", unit, *names)
         step_names = ("training.num_tokens_per_train_step", "num_tokens_per_train_step")
-        step = self.number(*step_names)
+        step = self.number(*step_names) if self.plan.data_known else None
         count = self.number("parallelism.num_pp_microbatches", "num_pp_microbatches") if self.pipeline > 1 else 1
         if step is not None and step > 0 and count is not None:
             per = microbatch * count * mesh.data

@@ -5,6 +5,7 @@ Knows names and defaults of Megatron's arguments; nothing of shells or documents
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -38,7 +39,7 @@ def arguments_as_lists(entries: Iterable[Entry]) -> Iterator[Entry]:
     for entry in entries:
         value = entry.value
         if isinstance(value, str) and entry.key in LISTS and (" " in value.strip() or entry.key.endswith("_modules")):
-            yield Entry(entry.key, value.split(), entry.place)
+            yield Entry(entry.key, re.split(r"[\s,]+", value.strip().strip("[]()").strip()), entry.place)
         elif entry.key == "moe_layer_freq" and isinstance(value, str) and (flags := layer_flags(value)) is not None:
             yield Entry(entry.key, flags, entry.place)
         else:
@@ -65,7 +66,7 @@ def _uneven(e: Entries, d: Draft) -> None:
     ends = [e.integer(*names, limit=10**5) for names in _FIRST_AND_LAST]
     counted = [e.flag(name) for name in ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")]
     alone, layout = e.flag("standalone_embedding_stage"), _layout(e)
-    method = e.word("pp_partition_method")
+    method, by_hand = e.word("pp_partition_method"), _by_hand(e)
     if layers is None or pipeline is None or pipeline < 2:
         return
     first, last = (taken[0] if taken is not None and isinstance(taken[0], int) else None for taken in ends)
@@ -77,6 +78,8 @@ def _uneven(e: Entries, d: Draft) -> None:
         counts = counted_ends(layers, pipeline, first=int(at_first), last=int(at_last))
     elif layout is not None and len(layout[0]) % pipeline == 0:
         asked, counts = layout[1], by_rank([stage.count("t") for stage in layout[0]], pipeline)
+    elif by_hand is not None:
+        asked, counts = by_hand[1], by_rank(by_hand[0], pipeline) if len(by_hand[0]) % pipeline == 0 else None
     elif method is not None and isinstance(method[0], str):
         asked = method[1]
         both = "embedding" in method[0].lower() and "transformer" in method[0].lower()
@@ -89,6 +92,17 @@ def _uneven(e: Entries, d: Draft) -> None:
         return
     if asked is not None and counts is not None:
         put_layers(d, counts, asked)
+
+
+def _by_hand(e: Entries) -> tuple[list[int], Entry] | None:
+    """Primus' list of layers by virtual stage; None where there is none."""
+    entry = e.take("decoder_pipeline_manual_split_list")
+    value = entry.value if entry is not None else None
+    words = re.findall(r"[0-9]{1,6}", value) if isinstance(value, str) else value
+    if entry is None or not isinstance(words, list) or not words:
+        return None
+    counts = [int(word) for word in words if str(word).isdigit()]
+    return (counts, entry) if len(counts) == len(words) else None
 
 
 def _layout(e: Entries) -> tuple[tuple[str, ...], Entry] | None:

@@ -36,7 +36,9 @@ ENVIRONMENT: Final = frozenset(
     {"CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_ALGO", "NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN"}
 )
 #: Programs that train something else than a decoder-only language model.
-_OTHER_MODELS: Final = re.compile(r"(?:train|finetune)_(?:bert|t5|ict|vision|realm|retro|vlm|diffusion|retriever)\w*\.py$")
+_OTHER_MODELS: Final = re.compile(
+    r"(?:train|finetune)_(?:bert|t5|ict|vision|realm|retro|vlm|mimo|diffusion|retriever)\w*(?:\.py)?$"
+)
 #: What stands in a written file for what the script does not decide: a name that templates have too.
 _SLOT: Final = "$NOT_DECIDED"
 _MARK: Final = re.compile(r"@(\d+)@")

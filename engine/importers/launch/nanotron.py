@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...errors import InputError
 from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Open
-from .parts import Launch
+from .parts import Launch, Part
 from .presets import set_aside
 from .settings import put_settings
 from .sources import SourceFile, not_this
@@ -44,6 +45,7 @@ _MODEL_ASIDE: Final = frozenset(
         "is_llama_config",
         "is_qwen2_config",
         "is_starcoder2_config",
+        "is_llamoe_config",
         "_attn_implementation",
         "attention_bias",
         "max_position_embeddings",
@@ -72,6 +74,12 @@ def read(file: SourceFile) -> Launch:
 
         raise not_this(file, KIND, kind_of(file), "the sections 'parallelism' and 'tokens'")
     e, d = Entries(file.entries()), Draft(file.start, SOURCE)
+    other = e.peek("model.model_config.is_mamba_config")
+    if other is not None and other.value is True:
+        raise InputError(
+            "'is_mamba_config' makes this a state-space model, not a transformer.", place=other.place,
+            code="launch.not_a_decoder", remedy="Only decoder-only transformers are read.",
+        )  # fmt: skip
     for pointer, place in file.document.twice:
         d.note(f"'{pointer.rpartition('/')[2]}' is given twice: the later one counts", place)
     _model(e, d)
@@ -139,6 +147,16 @@ def _model(e: Entries, d: Draft) -> None:
         d.put("/workload/packing/document_mask", masked[0], masked[1])
     moe = config + "moe_config."
     count = e.integer(moe + "num_experts")
+    older = e.integer(config + "moe_num_experts")
+    if older is not None:
+        # The MoE example of releases up to 2024: experts as wide as the MLP, keys of the model itself.
+        d.keep(f"{MODEL}/moe/experts", older)
+        d.keep(f"{MODEL}/moe/top_k", e.integer(config + "num_experts_per_tok"))
+        room = e.number(config + "moe_capacity_factor")
+        d.keep(f"{MODEL}/moe/capacity_factor", room)
+        inner = d.parts.get(f"{MODEL}/ffn")
+        if inner is not None:
+            d.parts[f"{MODEL}/moe/ffn"] = Part(f"{MODEL}/moe/ffn", inner.value, inner.place, inner.key)
     e.take(config + "moe_config")
     if count is None or not isinstance(count[0], int):
         return

@@ -104,6 +104,13 @@ def _from_yaml(file: SourceFile) -> Launch:
             place=file.document.place(f"/model/{other}"), code="launch.not_a_decoder",
             remedy="Only decoder-only language models are read.",
         )  # fmt: skip
+    sign = next((key for key in _SIGNS_OF_OTHERS if isinstance(model, dict) and key in model), None)
+    if sign is not None or "multimodal" in str(file.top.get("_target_", "")):
+        at = f"/model/{sign}" if sign is not None else "/_target_"
+        raise InputError(
+            f"'{at.rpartition('/')[2]}' makes this another model than a decoder-only language model.",
+            place=file.document.place(at), code="launch.not_a_decoder", remedy="Only decoder-only language models are read.",
+        )  # fmt: skip
     found = resolved(file.entries(), file.given, roots=("training.", "cfg."))
     bridge = not any(e.key.startswith("trainer.") for e in found)
     dialect = BRIDGE if bridge else NEMO
@@ -111,7 +118,13 @@ def _from_yaml(file: SourceFile) -> Launch:
     renamed, written = _renamed(found)
     e = Entries(renamed)
     _sections(e, d)
+    overrides = bridge and e.peek("num_layers") is None
+    if overrides:
+        _left_to_the_recipe(e, d)
     read_arguments(e, d, dialect)
+    if overrides:
+        for path in [path for path, part in d.parts.items() if path.startswith("/model/") and part.assumed is not None]:
+            d.drop(path)
     _rest(e, d, bridge)
     put_settings(d, arguments_as_lists(renamed), _megatron_name, loose=True)
     d.assume("/proposal/framework/name", "megatron-bridge" if bridge else "nemo", "the file's kind")
@@ -213,6 +226,8 @@ _WANTED: Final = frozenset(
 
 #: Sections of a model that is no decoder-only language model.
 _OTHERS: Final = ("encoder", "decoder", "unet_config", "unet", "vision", "first_stage_config", "nerf", "background", "guidance")
+#: Keys that only such a model has: of images, and of masked language models.
+_SIGNS_OF_OTHERS: Final = ("patch_dim", "img_h", "vision_pretraining_type", "num_classes", "bert_binary_head", "masked_lm_prob")
 _CLASSES: Final = frozenset({"_target_", "_partial_", "_args_", "_call_", "target"})
 
 
@@ -241,6 +256,24 @@ def _renamed(found: list[Entry]) -> tuple[list[Entry], dict[str, str]]:
             taken[last] = entry.key
     back = {key: name for name, key in taken.items()}
     return [Entry(back.get(e.key, e.key), e.value, e.place) for e in found], {back.get(e.key, e.key): e.key for e in found}
+
+
+def _left_to_the_recipe(e: Entries, d: Draft) -> None:
+    """What a file of overrides does not state is its recipe's, which is Python: open, and no default of the framework."""
+    why = "the file overrides a recipe, which is Python and is not read: what it does not state is the recipe's"
+    for axis, name in (
+        ("tensor", "tensor_model_parallel_size"), ("pipeline", "pipeline_model_parallel_size"),
+        ("context", "context_parallel_size"), ("expert", "expert_model_parallel_size"),
+    ):  # fmt: skip
+        if e.peek(name) is None:
+            d.leave(f"{PLAN}/uniform/{axis}", f"'{name}': {why}")
+    for path, names in (
+        ("/workload/precision/parameters", ("bf16", "fp16", "params_dtype", "mixed_precision", "model.precision", "precision")),
+        (f"{PLAN}/recompute", ("recompute_granularity",)), (f"{PLAN}/sequence_parallel", ("sequence_parallel",)),
+        ("/model/transformer", ("num_layers",)),
+    ):  # fmt: skip
+        if not any(e.peek(name) is not None for name in names):
+            d.leave(path, f"'{names[0]}': {why}")
 
 
 #: Options that NeMo calls otherwise than Megatron.

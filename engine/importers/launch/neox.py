@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ...errors import InputError
 from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Entry, Open
 from .megatron_keys import PATTERNS
@@ -47,6 +48,12 @@ def read(file: SourceFile) -> Launch:
         written[name] = entry.key
         entries.append(Entry(name, entry.value, entry.place))
     e, d = Entries(entries), Draft(file.start, SOURCE)
+    kinds = e.peek("attention_config")
+    if kinds is not None and re.search("mamba|rwkv", str(kinds.value)) and not re.search("global|flash|local", str(kinds.value)):
+        raise InputError(
+            f"'{kinds.key}' makes this a state-space or recurrent model, not a transformer.", place=kinds.place,
+            code="launch.not_a_decoder", remedy="Only decoder-only transformers are read.",
+        )  # fmt: skip
     for pointer, place in file.document.twice:
         d.note(f"'{pointer.rpartition('/')[2]}' is given twice: the later one counts", place)
     _model(e, d)

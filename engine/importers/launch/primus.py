@@ -72,8 +72,10 @@ def read(file: SourceFile) -> Launch:
         e = Entries(inner)
         d.source = torchtitan.SOURCE
         torchtitan.read_entries(e, d)
+        set_aside(e, KIND)
     elif framework == "megatron":
-        e = Entries([*_with_preset(inner, named, model, d), *_module_defaults(inner, d)], loose=True)
+        config = next((str(e.value) for e in found if e.key == base + "config"), "")
+        e = Entries([*_with_preset(inner, named, model, d), *_module_defaults(inner, d, config)], loose=True)
         read_arguments(e, d, DIALECT)
         _as_assumed(d, named, model)
         put_settings(d, arguments_as_lists(inner), loose=True)
@@ -124,11 +126,14 @@ def _with_preset(inner: list[Entry], named: str, model: Entry | None, d: Draft) 
     ]
 
 
-def _module_defaults(inner: list[Entry], d: Draft) -> list[Entry]:
+def _module_defaults(inner: list[Entry], d: Draft, config: str) -> list[Entry]:
     """What the module's own defaults state otherwise than Megatron's arguments."""
     stated = {entry.key for entry in inner}
     where = replace(d.place, pointer=_DEFAULT)
-    return [Entry("bf16", True, where)] if not {"bf16", "fp16"} & stated else []
+    found = [Entry("bf16", True, where)] if not {"bf16", "fp16"} & stated else []
+    if re.fullmatch(r"(?:pre|sft)_trainer\.ya?ml", config) and "use_distributed_optimizer" not in stated:
+        found.append(Entry("use_distributed_optimizer", True, where))
+    return found
 
 
 def _as_assumed(d: Draft, named: str, model: Entry | None) -> None:

@@ -39,6 +39,11 @@ def refused(text: str, name: str = "train.sh", kind: str | None = None, **given:
         ("base_model: a/b\nadapter: lora\nmicro_batch_size: 1\n", "a.yaml", "launch.adapter", ("lora",)),
         ("model: {peft: {lora_rank: 8}}\ntrainer: {devices: 8}\n", "n.yaml", "launch.adapter", ("peft",)),
         ("parallelism: {dp: two, tp: 1, pp: 1}\ntokens: {micro_batch_size: 1}\n", "n.yaml", "launch.type", ("dp", "two")),
+        ("trainer: {devices: 8}\nmodel: {num_layers: 8, patch_dim: 14}\n", "v.yaml", "launch.not_a_decoder", ("patch_dim",)),
+        ("parallelism: {dp: 1}\ntokens: {}\nmodel: {model_config: {is_mamba_config: true}}\n", "n.yaml",
+         "launch.not_a_decoder", ("mamba",)),
+        (SCRIPT.replace("pretrain_gpt.py", "-m examples.mimo.pretrain_mimo").format(layers=8, more=""), "m.sh",
+         "launch.not_a_decoder", ("mimo",)),
         ("hello\n", "x.txt", "launch.unknown", ("no kind",)),
         ("[model]\n[training]\n[parallelism]\ntensor_parallel_degree = 2.5\n", "t.toml", "launch.type", ("2.5",)),
         ("model: a/b\ntensor_parallel_size: 4\ngpu_memory_utilization: 0.9\n", "v.yaml", "launch.inference", ("inference",)),
@@ -183,3 +188,23 @@ def test_lint_says_which_kind_a_file_is_that_is_no_launch_file(
     with pytest.raises(InputError) as caught:
         parse_proposal(text.encode(), name, tmp_path / name, bare=True)
     assert all(word in str(caught.value) for word in words)
+
+
+def test_what_overrides_of_a_recipe_do_not_state_is_the_recipes_and_no_default() -> None:
+    text = b"train: {micro_batch_size: 2, global_batch_size: 64}\nmodel: {seq_length: 9,tensor_model_parallel_size: 4}\nddp: {}\n"
+    found = read_launch(SourceFile("o.yaml", text), "nemo")
+    assert found.value("/workload/global_batch") == "64 sequences"
+    left = ("/plans/0/uniform/", "/model/", "/workload/precision/")
+    assert [part.path for part in found.parts if part.path.startswith(left)] == []
+    gaps = {gap.path for gap in found.gaps}
+    assert {"/plans/0/uniform/pipeline", "/workload/precision/parameters", "/plans/0/recompute", "/model/transformer"} <= gaps
+
+
+def test_experts_of_nanotrons_older_example_are_read() -> None:
+    text = (
+        b"parallelism: {dp: 2, tp: 1, pp: 1, expert_parallel_size: 2}\ntokens: {micro_batch_size: 1}\nmodel:\n  model_config: "
+        b"{num_hidden_layers: 4, intermediate_size: 64, moe_num_experts: 4, num_experts_per_tok: 1, moe_capacity_factor: 1}\n"
+    )
+    found = read_launch(SourceFile("n.yaml", text), "nanotron")
+    moe = {part.path.rpartition("/")[2]: part.value for part in found.parts if "/moe/" in part.path}
+    assert moe == {"experts": 4, "top_k": 1, "capacity_factor": 1.0, "ffn": 64}
