@@ -47,6 +47,11 @@ class ClosedPipe(Exception):
 class LazyGroup(click.Group):
     """Knows its commands by name and imports one when it is called."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As ever; that --verbose stands after --version makes no difference."""
+        ctx.meta[_VERBOSE] = "--verbose" in args
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a closed pipe is told apart from every other failure."""
         try:
@@ -84,11 +89,23 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         from importlib.metadata import version
 
         click.echo(f"planproof {version('planproof')}")
+        if ctx.meta.get(_VERBOSE):
+            from .versions import versions
+
+            click.echo(versions(), nl=False)
         ctx.exit()
+
+
+#: Where a context keeps that --verbose was given.
+_VERBOSE = f"{__name__}.verbose"
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version.")
+@click.option(
+    "--verbose", is_flag=True, expose_value=False,
+    help="With --version: the interpreter, the libraries and the rules too, for a bug report.",
+)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error, for a bug report.")
 @click.pass_context
 def root(ctx: click.Context, debug: bool) -> None:

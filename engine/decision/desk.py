@@ -6,12 +6,14 @@ It is given the gate as a function (`stands`) and asks nothing else of the rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 
 from ..cost import Priced, StageMemory
 from ..cost.frameworks import implementation_of
 from ..cost.measured import MeasuredStage
 from ..cost.memory import peak_stage
+from ..errors import InputError
 from ..facts import Fact
 from ..facts.from_plan import plan_case
 from ..facts.from_price import amortisation_fact, comparison_fact, measured_rows, result_fact, step_fact
@@ -101,10 +103,17 @@ class Desk:
         return self._measured(plan) is not None
 
     def price_stated(self, shut: Closures) -> None:
-        """Price every stated plan that is complete and for which time is open."""
+        """Price every stated plan that is complete and for which time is open.
+
+        One that cannot be laid out has no price: rules refuse it, and where a configuration or a comment silences them, what
+        they would have closed stands as a condition.
+        """
         for plan in self.case.plans:
-            if plan.plan is not None and not shut.closed("time", plan.name):
-                self.stated[plan.name] = self.price(plan.plan)
+            if plan.plan is None or shut.closed("time", plan.name):
+                continue
+            if self.case.cluster is not None and plan.plan.devices <= self.case.cluster.devices:
+                with suppress(InputError):
+                    self.stated[plan.name] = self.price(plan.plan)
 
     def price(self, plan: Plan) -> Priced:
         """A plan with its memory as measured, where the profile has that of every stage."""

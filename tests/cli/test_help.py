@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -103,3 +106,13 @@ def test_each_shell_gets_a_script_and_rule_ids(shell: str) -> None:
     assert SHELLS[shell] in done.stdout
     assert "_PLANPROOF_COMPLETE" in done.stdout
     assert any("MEM001" in line for line in complete("explain", "MEM", shell=shell))
+
+
+@pytest.mark.parametrize("order", [("--version", "--verbose"), ("--verbose", "--version")])
+def test_the_version_says_what_a_judgement_depends_on(order: tuple[str, str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "planproof.cli", *order], capture_output=True, text=True, check=False)
+    rows = dict(line.split(None, 1) for line in done.stdout.splitlines())
+    assert done.returncode == 0
+    assert rows["pydantic"] == version("pydantic")
+    assert rows["python"].startswith(platform.python_version())
+    assert re.fullmatch(r"\d+, sha256 [0-9a-f]{64}", rows["rules"])

@@ -265,3 +265,15 @@ def test_rule_folders_and_data_sheets_of_the_configuration_are_read(tmp_path: Pa
     (finding,) = [one for one in report.findings if one.rule_id == "HSE001"]
     assert "allows 7" in finding.message
     assert [(one.rule, one.before, one.after) for one in report.terms.overrides] == [("HSE001", "4", "7")]
+
+
+def test_a_plan_that_cannot_be_laid_out_has_no_price_where_its_rule_is_silenced(tmp_path: Path) -> None:
+    """Silence is no error of the run: the plan is not priced, a condition stands, and the search goes on without it."""
+    plan = "{name: submitted, role: submitted, uniform: {data: 16, tensor: 64}, zero: 1, microbatch: 1}"
+    text = SMALL[: SMALL.index("plans:")] + f"plans:\n  - {plan}\n" + "planning_cost: {profiling: 64 device-hours}\n"
+    silenced = 'ignore = ["SHP001", "SHP008", "SHP009", "SHP011", "SHP014", "MAP001"]\n'
+    done = reviewed(tmp_path, {"p.yaml": text, "planproof.toml": silenced}, work_limit=2)
+    assert "SHP001" in rules(done, suppressed=True)
+    assert done.verdict is not Verdict.SUPPORTED
+    (stated,) = [one for one in done.candidates if one.plan.name == "submitted"]
+    assert stated.priced is None
