@@ -79,7 +79,12 @@ def _view(file: str, library: Library) -> ClusterView:
             )
         from ..proposal.load import parse_proposal
 
-        return view_of(resolve(parse_proposal(said, "the command line", Path.cwd() / "described"), library))
+        try:
+            return view_of(resolve(parse_proposal(said, "the command line", Path.cwd() / "described"), library))
+        except InputError as error:
+            # The words stand in no file: a line and a column would be those of a proposal that nobody sees.
+            error.place = Place("the command line")
+            raise
     if not file.lower().endswith(ENDINGS):
         from ..document.source import read_file
 

@@ -40,7 +40,7 @@ _FABRICS = ("infiniband", "ethernet", "roce", "slingshot")
 _COUNT = r"(\d{1,10})"
 _TIMES = r"\s*[x×*]\s*"
 _NODES = re.compile(rf"{_COUNT}\s+(?:nodes?|machines?|hosts?)(?:\s+of\s+(.+))?", re.IGNORECASE)
-_OF_DEVICES = re.compile(rf"{_COUNT}{_TIMES}(.+)")
+_OF_DEVICES = re.compile(rf"{_COUNT}(?:{_TIMES}|\s+)(.+)")
 _ISLAND = re.compile(
     rf"{_COUNT}{_TIMES}(nvlink|nvswitch|xgmi|pcie|pci express)(?:[\s-]*(?:gen(?:eration)?\s*)?(\d{{1,2}}))?"
     r"(?:\s+islands?)?(?:\s+at\s+(.+))?",
@@ -91,6 +91,11 @@ def read_description(text: str) -> Described:
             value = getattr(part, field.name)
             if value is None:
                 continue
+            if getattr(found, field.name) is not None and field.name == "nodes" and (part.node_type or part.device):
+                raise DescriptionError(
+                    f"clause {number}, {clause[:80]!r}, is a second kind of node, and words describe one; in a proposal list "
+                    "them under 'cluster.nodes': [{count: 2, type: dgx_h100}, {count: 4, type: dgx_a100}]"
+                )
             if getattr(found, field.name) is not None:
                 raise DescriptionError(f"clause {number}, {clause[:80]!r}, says again what an earlier clause says: keep one")
             found = replace(found, **{field.name: value})

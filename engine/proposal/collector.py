@@ -31,7 +31,9 @@ class Collector:
 
     def assume(self, item: str, path: str, value: object, why: str) -> None:
         """Note that a documented default was used."""
-        self.assumed.append(Assumed(item, path, str(value), why))
+        one = Assumed(item, path, str(value), why)
+        if one not in self.assumed:
+            self.assumed.append(one)
 
     def contradicts(self, code: str, path: str, detail: str, plan: str | None = None) -> None:
         """Note that two statements of the proposal cannot both hold."""

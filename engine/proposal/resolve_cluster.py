@@ -201,9 +201,7 @@ class ClusterResolver:
         intra = self.stated.intra_node
         witness = self.collect.witness
         if not self.sheets:
-            if nodes:
-                self._lacks_inner()
-            return ()
+            return self._stated_links(nodes)
         sheet = self._slowest_sheet()
         if sheet.devices == 1:
             return ()
@@ -248,6 +246,21 @@ class ClusterResolver:
             if here.latency is not None:
                 witness("link_latency", f"latency of {here.name}", here.path, here.latency)
         return tuple(links)
+
+    def _stated_links(self, nodes: list[NodeCase]) -> tuple[LinkCase, ...]:
+        """The links of nodes of which no sheet is known: as stated, over the island that is stated or the devices of a node."""
+        intra = self.stated.intra_node
+        span = intra.island if intra is not None and intra.island else next((one.devices for one in nodes if one.devices), None)
+        if intra is None or intra.bandwidth is None or intra.kind not in set(LinkKind) or span is None:
+            if nodes:
+                self._lacks_inner()
+            return ()
+        kind, path = str(intra.kind), "/cluster/intra_node"
+        bandwidth = self._quantity(intra.bandwidth, f"{path}/bandwidth", intra)
+        latency = self._link_latency(intra)
+        self.collect.witness("link_bandwidth", f"bandwidth of {kind}, one device", path, bandwidth)
+        self.collect.witness("link_latency", f"latency of {kind}", path, latency)
+        return (LinkCase(kind, "island", kind, span, path, bandwidth, latency),)
 
     def _lacks_inner(self) -> None:
         self.collect.lacks(

@@ -31,7 +31,8 @@ def bare_view(text: str, name: str) -> ClusterView:
     """What a measured file says. Raises InputError for a file of no known format, DataError for one that cannot be believed."""
     kinds = recognised(text)
     if len(kinds) != 1:
-        what = f"could be {' or '.join(kinds)}" if kinds else "is none of the formats that are known"
+        nothing = "is none of the formats that are known" if text.strip() else "is empty"
+        what = f"could be {' or '.join(kinds)}" if kinds else nothing
         raise InputError(
             f"The file {what}.",
             place=Place(name, 1, 1),

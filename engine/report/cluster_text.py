@@ -35,7 +35,7 @@ def _lines(view: ClusterView) -> Iterator[str]:
     for machine in view.machines:
         yield from _machine(machine)
     for fabric in view.fabrics:
-        yield from _fabric(fabric)
+        yield from _fabric(fabric, any(what.startswith("'cluster.contention'") for what, _ in view.missing))
     if view.slowest is not None:
         yield f"\nSlowest link between the first device and the last: {_bottleneck(view.slowest)}"
     if view.machines and not view.connected:
@@ -87,7 +87,7 @@ def _tiers(view: ClusterView) -> Table:
         (
             row.name,
             row.medium,
-            count(row.span),
+            count(row.span) if row.span else "not stated",
             str(row.bandwidth) if row.bandwidth else "not stated",
             row.bandwidth.grade.value if row.bandwidth else "",
             str(row.latency) if row.latency else "not stated",
@@ -113,6 +113,10 @@ def _machine(row: MachineRow) -> Iterator[str]:
         yield f"  cards: {len(row.cards)}{rate}"
         shared = [(card, users) for card, users in row.cards if len(users) > 1]
         yield from (f"    {visible(card)}: shared by {_span(users)}" for card, users in shared[:16])
+        own = [f"{card} {users[0]}" for card, users in row.cards if len(users) == 1]
+        if own and row.source is not None:
+            more = f" and {len(own) - 16} more" if len(own) > 16 else ""
+            yield f"    nearest to one device alone: {visible(', '.join(own[:16]))}{more}"
         idle = [card for card, users in row.cards if not users]
         if idle:
             yield f"    no device is nearest to {visible(', '.join(idle[:16]))}"
@@ -123,11 +127,14 @@ def _machine(row: MachineRow) -> Iterator[str]:
             yield f"    and {len(row.gaps) - 16} more"
 
 
-def _fabric(row: FabricRow) -> Iterator[str]:
+def _fabric(row: FabricRow, shared_unsaid: bool) -> Iterator[str]:
     how = [row.layout.replace("_", " ")] if row.layout else []
     how += [plural(row.rails, "rail")] if row.rails else []
     how.append("non-blocking" if row.oversubscription == 1 else f"{row.oversubscription:g}:1 over-subscribed")
-    how.append(f"{share(row.contention)} taken by others" if row.contention else "not shared with others")
+    if row.contention:
+        how.append(f"{share(row.contention)} taken by others")
+    else:
+        how.append("who shares it is not stated" if shared_unsaid else "not shared with others")
     joins = f"joins {', '.join(row.joins)}" if row.joins else "joins all nodes"
     yield f"\nFabric {visible(titled(row.name, row.medium))}: {'; '.join(how)}; {visible(joins)}"
     yield f"  bisection: {_rate(row.bisection)}"

@@ -67,6 +67,7 @@ def test_each_form_reads(text: str, field: str, value: object) -> None:
         ("9999999999 nodes", "from 1 to 1000000000"),
         ("2 nodes of 8 x H100, 3 x NVLink 4 island", "islands of 3 do not divide the 8 devices"),
         ("4 nodes" + " " * 2000, "1000 or fewer"),
+        ("2 nodes of dgx_h100, 4 nodes of dgx_a100", "is a second kind of node, and words describe one"),
     ],
 )
 def test_what_does_not_read_is_quoted_with_what_would(text: str, message: str) -> None:

@@ -126,6 +126,44 @@ def test_a_cluster_in_words_and_what_it_leaves_out() -> None:
     assert "contention" in out.split("Not stated")[1]
 
 
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text(" \n")
+    with pytest.raises(PlanproofError, match="The file is empty") as caught:
+        run(str(tmp_path / "log.txt"))
+    assert "nccl-tests" in str(caught.value.remedy)
+
+
+def test_links_in_words_are_shown_though_nodes_and_their_number_are_not_known() -> None:
+    """The words of the tool's own description: an island, cards, rails and over-subscription, and no machine."""
+    status, out = run("8 x NVLink 4 island, 8 x 400 Gbit/s NICs, rail-optimised, 2:1 over-subscribed")
+    assert status == 1
+    assert re.search(r"^nvlink +nvlink +8 +450 GB/s +vendor", out, re.MULTILINE)
+    assert re.search(r"^fabric +fabric +not stated +25 GB/s", out, re.MULTILINE)
+    assert "who shares it is not stated" in out
+    assert "links inside a node" not in out
+    assert "cluster.nodes.count" in out.split("Not stated")[1]
+
+
+def test_what_is_not_stated_is_not_called_unshared_and_an_assumption_stands_once() -> None:
+    _, out = run("4 nodes of 8 H100, 8 x NVLink 4 island, 8 x 400 Gbit/s NICs")
+    assert "32 devices on 4 nodes" in out
+    assert "not shared with others" not in out
+    assert out.count("cluster.intra_node.latency 1 us") == 1
+
+
+def test_an_error_in_words_names_no_place_in_a_file() -> None:
+    with pytest.raises(PlanproofError, match="second kind of node") as caught:
+        run("2 nodes of dgx_h100, 4 nodes of dgx_a100, InfiniBand")
+    assert (caught.value.place.file, caught.value.place.line) == ("the command line", None)
+
+
+def test_cards_of_one_device_are_named_beside_it(tmp_path: Path) -> None:
+    rows = ["\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity", "GPU0\tX\tNV4\tPIX\tSYS\t0-7", "GPU1\tNV4\tX\tSYS\tPXB\t8-15"]
+    rows += ["NIC0\tPIX\tSYS\tX\tSYS", "NIC1\tSYS\tPXB\tSYS\tX"]
+    (tmp_path / "topo.txt").write_text("\n".join(rows) + "\n")
+    assert "nearest to one device alone: NIC0 GPU0, NIC1 GPU1" in run(str(tmp_path / "topo.txt"))[1]
+
+
 def test_neither_a_file_nor_a_node(tmp_path: Path) -> None:
     with pytest.raises(PlanproofError, match="no such file, and no node of that name") as caught:
         run(str(tmp_path / "missing.txt"))
