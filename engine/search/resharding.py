@@ -101,7 +101,9 @@ def plan_resharding(tensor: Tensor, source: Sharding, destination: Sharding, clu
         sent = sum(step.bytes for step in steps if step.kind != "copy")
         offered.append((Alternative(strategy, time, sent), steps))
     fastest = min(alternative.time_s for alternative, _ in offered)
-    chosen, steps = next((a, s) for a, s in offered if a.time_s <= fastest * TOLERATED)
+    # Nor by more than that over the bound, where the fastest keeps within it.
+    limit = fastest * TOLERATED if not bound else max(fastest, min(fastest, bound) * TOLERATED)
+    chosen, steps = next((a, s) for a, s in offered if a.time_s <= limit)
     by_link: dict[tuple[int, int], int] = {}
     for step in steps:
         link = (cluster.host_of[step.source], cluster.host_of[step.destination])

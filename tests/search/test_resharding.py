@@ -85,6 +85,24 @@ def test_every_destination_shard_is_complete(cases: int) -> None:
     assert chains > 0
 
 
+@pytest.mark.parametrize("cases", [40, pytest.param(3000, marks=pytest.mark.long)])
+def test_large_tensors_keep_within_five_per_cent_of_the_bound(cases: int) -> None:
+    """64 MiB and more, eight devices on two hosts to eight on two others: layouts and device orders at random."""
+    rng = np.random.default_rng(1)
+    hosts = Hosts({d: d // 4 for d in range(16)}, CARD)
+    compared = 0
+    for _ in range(cases):
+        dims = int(rng.integers(1, 4))
+        sides = [int(n) for n in rng.integers(2, 9, dims)]
+        scale = int(np.ceil((2**25 / prod(sides)) ** (1 / dims)))
+        tensor = Tensor(tuple(n * scale for n in sides), 2)
+        source, destination = (random_sharding(rng, dims, list(range(first, first + 8))) for first in (0, 8))
+        plan = plan_resharding(tensor, source, destination, hosts)
+        assert plan.time_s <= 1.05 * plan.lower_bound_s
+        compared += plan.lower_bound_s > 0
+    assert compared == cases
+
+
 def test_no_element_reaches_a_device_twice() -> None:
     rng = np.random.default_rng(11)
     for _ in range(60):
