@@ -180,7 +180,12 @@ def _table(rows: Sequence[tuple[int, dict[str, str]]], name: str, tool: str) -> 
         raise DataError("the table has no rows", place=Place(name))
     columns: dict[str, tuple[str, float] | None] = {}
     for head in dict.fromkeys(key for _, row in rows for key in row):
-        columns[head] = _column(head, name)
+        column = columns[head] = _column(head, name)
+        if column is not None and any(head != other and known and known[0] == column[0] for other, known in columns.items()):
+            raise DataError(
+                f"two columns hold one quantity; the second is '{head}'",
+                place=Place(name, 1), remedy="Keep one of them: rows would count twice.", code="data.column",
+            )  # fmt: skip
     if not any(columns.values()):
         raise DataError(
             f"no column has a measured quantity: {', '.join(list(columns)[:12])}",

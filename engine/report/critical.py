@@ -74,6 +74,14 @@ def _chain(one: StepPath) -> str:
     return f"Chain: {'; then '.join(told)}.{cut}"
 
 
+def _told(runs: Sequence[Run]) -> list[list[Run]]:
+    """The legs as they are told: of many the first and the last, and those between as one."""
+    legs = _legs(runs)
+    if len(legs) <= 2 * ENDS + 1:
+        return legs
+    return [*legs[:ENDS], [run for leg in legs[ENDS:-ENDS] for run in leg], *legs[-ENDS:]]
+
+
 def _legs(runs: Sequence[Run]) -> list[list[Run]]:
     """Single passes of one microbatch through neighbouring stages, taken together."""
     legs: list[list[Run]] = []
@@ -110,7 +118,19 @@ def path_json(one: StepPath | None) -> dict[str, Any] | None:
     left = max(0, len(one.runs) - 2 * LISTED)
     listed = one.runs if not left else (*one.runs[:LISTED], *one.runs[-LISTED:])
     return {
-        "parts": [{"kind": part.kind, "tier": part.where or None, "seconds": part.seconds} for part in one.parts],
+        "parts": [
+            {"kind": part.kind, "tier": part.where or None, "seconds": part.seconds, "share": part.seconds / one.seconds}
+            for part in one.parts
+        ],
+        "most_on_one_stage_s": max(one.stages),
+        "messages_s": sum(part.seconds for part in one.parts if part.kind == TRANSFER),
+        "legs": [
+            {
+                "stages": [leg[0].stage, leg[-1].stage], "stretches": len(leg),
+                "seconds": sum(run.seconds + run.waited for run in leg),
+            }
+            for leg in _told(one.runs)
+        ],
         "stages_s": list(one.stages),
         "idle_s": list(one.idle),
         "microbatches_simulated": one.shown,

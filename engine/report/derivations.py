@@ -55,6 +55,21 @@ DERIVATIONS: Final = (
         "Time",
     ),
     Derivation(
+        "operators of a stage",
+        "computation by the roofline and communication by the formulas above of each operator in its layout, conversions by "
+        "shortest paths between layouts",
+        "decision/operators.py; search/operators.py",
+        ("/candidates/*/operators/**",),
+        "Time",
+    ),
+    Derivation(
+        "what crosses a boundary",
+        "bytes of the boundary's tensor by its shards on either side; seconds by the network's links",
+        "search/resharding.py",
+        ("/candidates/*/boundaries/**",),
+        "Time",
+    ),
+    Derivation(
         "90 % interval of a step time",
         "5 % and 95 % quantiles over fixed draws of all ranges, and the model's residual, added in quadrature of logarithms",
         "cost/constants.csv: residual_family, residual_exception, residual_new",

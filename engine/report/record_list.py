@@ -5,13 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from ..errors import PlanproofError
+from ..facts import KINDS
+from ..inference import load_catalogue
 from .escape import clipped
 from .record_file import RecordFile, find_proposal
 from .tables import Table, table_text
+
+#: Kinds of input that planproof ships, or that a folder of sheets adds.
+SHEETS = ("data sheet", "calibration")
 
 
 def listed(records: Sequence[RecordFile], root: str | None, folder: Path) -> list[dict[str, Any]]:
@@ -70,13 +76,44 @@ def _state(record: RecordFile, root: str | None) -> tuple[str, str]:
     depth = len(Path(record.proposal).parts)
     base = proposal.parents[depth - 1]
     for name, digest in record.digests.items():
-        file = base / name.partition(": ")[2]
-        if ": " not in name or name.startswith(("data sheet: hardware/", "configuration: ")):
+        if ": " not in name:
             continue
-        if not file.is_file():
+        raw = _bytes_of(name, base, record)
+        if raw is None:
             return "stale", f"{name} is gone"
-        if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+        if hashlib.sha256(raw).hexdigest() != digest:
             return "stale", f"{name} has changed"
     if record.digests.get("planproof") != hashlib.sha256(version("planproof").encode()).hexdigest():
         return "stale", "made by another release"
+    if _shipped_rules_alone(record) and record.digests.get("rules") != load_catalogue(KINDS).digest:
+        return "stale", "the rules have changed"
     return "valid", ""
+
+
+def _bytes_of(name: str, base: Path, record: RecordFile) -> bytes | None:
+    """The input that a record calls `kind: path`: of the repository, a sheet of a folder that the record names, or one that is
+    shipped. None where it is not there."""
+    kind, _, path = name.partition(": ")
+    if Path(path).is_absolute():
+        path = Path(path).name
+    if ".." in Path(path).parts:
+        return None
+    folders = [base]
+    if kind in SHEETS:
+        folders += [one for value in _values(record, "hardware") for one in (base / value, Path(value))]
+        folders += [one.parent for one in folders[1:]]
+    for folder in folders:
+        for file in (folder / path, folder / Path(path).name) if folder is not base else (folder / path,):
+            if file.is_file():
+                return file.read_bytes()
+    shipped = files("planproof").joinpath(path) if kind in SHEETS and path.startswith("hardware/") else None
+    return shipped.read_bytes() if shipped is not None and shipped.is_file() else None
+
+
+def _shipped_rules_alone(record: RecordFile) -> bool:
+    """Whether no folder of rules and no configuration had a part in the record."""
+    return not _values(record, "rules") and not any(name.startswith("configuration: ") for name in record.digests)
+
+
+def _values(record: RecordFile, option: str) -> list[str]:
+    return [value for name, value in record.options if name == option]

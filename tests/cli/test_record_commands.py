@@ -83,11 +83,12 @@ def test_an_edit_outside_the_block_is_shown_with_its_line(folder: Path) -> None:
 def test_numbers_of_the_record_are_not_believed(folder: Path) -> None:
     """A forged digest does not make a record verify: the bytes are compared."""
     text = record(folder).read_text()
-    record(folder).write_text(text.replace("verdict: SUPPORTED", "verdict: REFUSED"))
+    verdict = next(line for line in text.split("\n") if line.startswith("verdict: ")).removeprefix("verdict: ")
+    record(folder).write_text(text.replace(f"verdict: {verdict}", "verdict: REFUSED"))
     status, out = run("record", "verify", str(record(folder)))
     assert status == 1
     assert "verdict: REFUSED with" in out
-    assert "-> SUPPORTED with" in out
+    assert f"-> {verdict} with" in out
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_a_list_says_valid_or_stale_and_what_supersedes(folder: Path) -> None:
     assert status == 0
     assert {one["state"] for one in rows.values()} == {"valid"}
     assert rows["measured/older.md"]["superseded_by"] == "measured/record.md"
-    assert rows["measured/record.md"]["verdict"] == "SUPPORTED"
+    assert f"verdict: {rows['measured/record.md']['verdict']}\n" in text
     with (folder / "measured" / "profile.csv").open("a") as file:
         file.write("\n")
     status, out = run("record", "list", str(folder))
@@ -242,3 +243,67 @@ def test_a_file_that_people_wrote_is_not_replaced_by_a_record_without_its_marker
     with pytest.raises(PlanproofError, match="not marked once"):
         run("review", str(folder / "measured" / "proposal.yaml"), "-o", str(record(folder)))
     assert record(folder).read_text() == before
+
+
+def test_a_list_hashes_sheets_and_rules_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = record(folder).read_text()
+    sheet = next(line for line in text.split("\n") if line.startswith("| data sheet: "))
+    for name, forged in (("data sheet: ", sheet.replace(sheet.rpartition("| ")[2][:8], "0" * 8)), ("rules", "")):
+        row = sheet if name != "rules" else next(line for line in text.split("\n") if line.startswith("| rules | "))
+        record(folder).write_text(text.replace(row, forged or f"| rules | {'1' * 64} |"))
+        status, out = run("record", "list", str(folder))
+        assert status == 1
+        assert "stale" in out
+        assert "has changed" in out if name != "rules" else "the rules have changed" in out
+
+
+def test_a_list_finds_sheets_that_people_added(tmp_path: Path) -> None:
+    sheets = tmp_path / "sheets"
+    sheets.mkdir()
+    shipped = (EXAMPLES.parent / "engine" / "hardware" / "devices" / "A100-80GB.yaml").read_text(encoding="utf-8")
+    (sheets / "A100-80GB.yaml").write_text(shipped + "# ours\n", encoding="utf-8")
+    shutil.copytree(EXAMPLES / "measured", tmp_path / "measured")
+    shutil.copy(EXAMPLES / "planproof.toml", tmp_path / "planproof.toml")
+    file = tmp_path / "measured" / "record.md"
+    made = run("review", str(tmp_path / "measured" / "proposal.yaml"), "--hardware", str(sheets), "-o", str(file))
+    assert made[0] == 0
+    assert run("record", "list", str(tmp_path))[0] == 0
+    (sheets / "A100-80GB.yaml").write_text(shipped + "# ours, changed\n", encoding="utf-8")
+    status, out = run("record", "list", str(tmp_path))
+    assert (status, "A100-80GB.yaml has changed" in out) == (1, True)
+
+
+@pytest.mark.parametrize("gone", ["profile.csv", "allreduce.txt"])
+def test_an_input_that_is_missing_is_told(folder: Path, gone: str) -> None:
+    (folder / "measured" / gone).unlink()
+    status, out = run("record", "list", str(folder))
+    assert (status, f"measured/{gone} is gone" in out) == (1, True)
+    with pytest.raises(PlanproofError) as raised:
+        run("record", "verify", str(record(folder)))
+    assert gone in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("step,step_time\n1,10\n", "step_time"),
+        ("step,step_time_fortnights\n1,10\n", "step_time_fortnights"),
+        ("step,device_kib,device_gib\n1,10,10\n", "device"),
+    ],
+)
+def test_a_measured_quantity_without_a_unit_or_in_another_is_refused(folder: Path, table: str, told: str) -> None:
+    file = folder / "run.csv"
+    file.write_text(table)
+    with pytest.raises(PlanproofError) as raised:
+        run("record", "compare", str(record(folder)), str(file))
+    assert told in raised.value.message
+    assert raised.value.place.line == 1
+
+
+def test_a_run_without_steps_says_what_it_lacks_and_decides_nothing(folder: Path) -> None:
+    file = folder / "run.csv"
+    file.write_text("rank,device_gib\n0,47.0\n3,46.0\n")
+    _, out = run("record", "compare", str(record(folder)), str(file))
+    assert "step time: no step after the warm-up is in the file" in out
+    assert "exposed communication: not in the file" in out
+    assert " of 16 ranks" in out

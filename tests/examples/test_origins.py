@@ -104,6 +104,8 @@ def _derived(done: Any) -> list[str]:
             lines += ["DERIVED=" + repr((ledger.microbatches - 1) * ledger.bottleneck_s)]
             wide = max(one.step.high / one.step.value - 1, 1 - one.step.low / one.step.value)
             lines += ["DERIVED=" + repr(wide)]
+        for found in (one.operators.own, one.operators.best) if one.operators is not None else ():
+            lines += _by_operator(found, one.plan.accumulation) if found is not None else []
         for memory in one.memory:
             lines += ["DERIVED=" + repr(float(memory.capacity_bytes - memory.device.value))]
     if done.case.sequence_length and done.case.global_batch:
@@ -111,6 +113,16 @@ def _derived(done: Any) -> list[str]:
     if done.joint is not None:
         lines += ["DERIVED=" + repr(1 / done.joint.regret)]
     return lines
+
+
+def _by_operator(found: Any, microbatches: int) -> list[str]:
+    """The operators' seconds of a step: copies x (microbatches x what one spends + synchronisation), and how many there are."""
+    values = [found.operators, found.kinds]
+    for row in found.layouts:
+        one = row.spending
+        values.append(row.copies * microbatches * (one.forward + one.backward))
+        values.append(row.copies * (microbatches * (one.exchanged + one.gathered) + one.sync))
+    return [f"DERIVED={float(value)!r}" for value in values]
 
 
 def shown_as(text: str) -> float:
