@@ -26,6 +26,7 @@ settings.load_profile("planproof")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not LONG and item.get_closest_marker("long") is not None:
+            # Minutes each: the everyday run has ten for all; `.ci/full` runs them.
             item.add_marker(pytest.mark.skip(reason="takes minutes: set PLANPROOF_LONG=1"))
 
 

@@ -82,9 +82,9 @@ def test_copies_and_pickles_are_equal(kind: Any) -> None:
 
 def test_the_wrong_arguments_are_refused_as_ever() -> None:
     with pytest.raises(TypeError, match=r"Ours\.__init__\(\) missing 1 required positional argument: 'first'"):
-        Ours()  # type: ignore[call-arg]  # what is tested
+        Ours()  # what is tested
     with pytest.raises(TypeError, match="fifth"):
-        Ours(1, fifth=3)  # type: ignore[call-arg]  # what is tested
+        Ours(1, fifth=3)  # what is tested
     assert Ours(1).third is not Ours(1).third
 
 

@@ -112,7 +112,7 @@ def test_missing_evidence_is_refused_and_what_hangs_on_it_is_listed(
 
 def test_a_plan_that_falls_is_refused_and_the_search_still_runs(run: Callable[..., Review]) -> None:
     def change(data: dict[str, object]) -> None:
-        data["plans"][1]["uniform"] = {"data": 2, "tensor": 3}  # type: ignore[index]
+        data["plans"][1]["uniform"] = {"data": 2, "tensor": 3}
 
     done = run(change)
     assert (done.verdict.value, done.refused_of) == ("REFUSED", "plan")
@@ -122,8 +122,8 @@ def test_a_plan_that_falls_is_refused_and_the_search_still_runs(run: Callable[..
 
 def test_where_nothing_fits_the_space_is_refused_with_the_nearest_miss(run: Callable[..., Review]) -> None:
     def change(data: dict[str, object]) -> None:
-        data["cluster"]["nodes"] = {"count": 2, "type": "dgx_a100", "device_memory": "3 GiB"}  # type: ignore[index]
-        data["plans"] = data["plans"][:1]  # type: ignore[index]
+        data["cluster"]["nodes"] = {"count": 2, "type": "dgx_a100", "device_memory": "3 GiB"}
+        data["plans"] = data["plans"][:1]
 
     done = run(change)
     assert (done.verdict.value, done.refused_of) == ("REFUSED", "space")

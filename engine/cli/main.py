@@ -169,7 +169,7 @@ def _open_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             # Kept open on purpose: it stands in for the stream as long as the process lives.
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # stays open: it takes the stream's place
 
 
 def _fail(status: int, code: str, error: PlanproofError, arguments: list[str]) -> None:

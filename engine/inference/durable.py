@@ -44,7 +44,7 @@ def available() -> bool:
     """Whether durable_rules can be imported here (its C module must be built for this Python)."""
     try:
         # Importing it is the question; nothing of it is used here.
-        import durable_rules_engine  # noqa: F401
+        import durable_rules_engine  # noqa: F401  # whether it can be imported is the question
     except ImportError:
         return False
     return True

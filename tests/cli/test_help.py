@@ -95,6 +95,7 @@ def test_a_folder_of_rules_that_cannot_be_read_offers_nothing_and_says_nothing(t
 def test_each_shell_gets_a_script_and_rule_ids(shell: str) -> None:
     code = "import sys; sys.argv = ['planproof']; from planproof.cli import main; main()"
     if shell == "bash" and shutil.which("bash") is None:
+        # No bash: click's script for it cannot be made, and the other shells are tested all the same.
         pytest.skip("the script for bash asks the bash that is there for its version")
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -104,6 +104,7 @@ def test_the_hooks_entry_checks_the_proposals_among_all_files_of_a_commit(
 def test_pre_commit_itself_runs_the_hook(hook: dict[str, Any], repository: Path, program: Path, tmp_path: Path) -> None:
     tool = shutil.which("pre-commit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if tool is None:
+        # Part of the test extra; without it the hook's command has still been run by the test before.
         pytest.skip("pre-commit is not installed here; the test before runs the hook's command")
     local = {**hook, "language": "system"}
     (repository / ".pre-commit-config.yaml").write_text(yaml.safe_dump({"repos": [{"repo": "local", "hooks": [local]}]}))
@@ -243,7 +244,7 @@ def test_the_commands_of_the_page_are_commands(page: str) -> None:
     assert len(found) > 5
     for line in found:
         words = shlex.split(line)[1:]
-        command = root_command.get_command(None, words[0])  # type: ignore[arg-type]
+        command = root_command.get_command(None, words[0])
         assert command is not None
         command.make_context(words[0], [word for word in words[1:] if word != "#"])
 

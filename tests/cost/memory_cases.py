@@ -60,7 +60,7 @@ def gpt(layers: int = 12, hidden: int = 1024, heads: int = 16, vocabulary: int =
         vocabulary=vocabulary, gated=False, tied_embeddings=True, norm="layer", learned_positions=2048,
         attention_bias=True, output_bias=True, mlp_bias=True,
     )  # fmt: skip
-    return replace(model, **fields)  # type: ignore[arg-type]
+    return replace(model, **fields)
 
 
 def llama(layers: int = 12, **fields: object) -> Transformer:
@@ -69,7 +69,7 @@ def llama(layers: int = 12, **fields: object) -> Transformer:
         layers=layers, hidden=8192, heads=64, kv_heads=8, head_dim=128, ffn=28672, vocabulary=128256, gated=True,
         tied_embeddings=False, norm="rms",
     )  # fmt: skip
-    return replace(model, **fields)  # type: ignore[arg-type]
+    return replace(model, **fields)
 
 
 def training(
@@ -84,8 +84,8 @@ def training(
     return Workload(sequence, 64, precision, optimizer, attention, True, dropout, dynamic_shapes)
 
 
-def uniform(model: Transformer, mesh: Mesh = Mesh(), pipeline: int = 1, **fields: object) -> Plan:  # noqa: B008
+def uniform(model: Transformer, mesh: Mesh = Mesh(), pipeline: int = 1, **fields: object) -> Plan:  # noqa: B008  # a mesh is frozen
     """A plan of equal stages, microbatch 1 and 8 microbatches unless `fields` says otherwise."""
     stages = even_stages(model.layers, pipeline, mesh)
     assert stages is not None
-    return replace(Plan("plan", stages, 1, 8), **fields)  # type: ignore[arg-type]
+    return replace(Plan("plan", stages, 1, 8), **fields)

@@ -69,7 +69,7 @@ def test_tensor_groups_and_messages_between_stages_on_one_fabric_cost_more_than_
 
 
 @given(plans())
-def test_contention_never_makes_a_step_quicker_and_the_bound_still_holds(plan) -> None:  # type: ignore[no-untyped-def]
+def test_contention_never_makes_a_step_quicker_and_the_bound_still_holds(plan) -> None:
     times = TimeModel(gpt(), training(), cluster(nodes=16))
     costs, (hops, _) = times.costs(plan), times.hops(plan)
     delayed, slower = contended(costs, hops, plan.interleave)

@@ -34,7 +34,7 @@ UNFUSED = training(attention=Attention.UNFUSED, dropout=0.1)
 
 def one(plan: Plan, model: Transformer, workload: Workload, **fields: object) -> StageMemory:
     known = MemoryModel(model, workload, Implementation(loss=Loss.IN_PLACE))
-    (memory,) = memory_ledger(plan, model, workload, cluster(device(**fields)), known)  # type: ignore[arg-type]
+    (memory,) = memory_ledger(plan, model, workload, cluster(device(**fields)), known)
     return memory
 
 

@@ -66,7 +66,7 @@ def test_without_padding_the_vocabulary_only_divides() -> None:
     assert padded_vocabulary(50257, 8) == 50264
 
 
-def stage(model_layers: int, mesh: Mesh = Mesh(), first: int = 0, ends: str = "both") -> Stage:  # noqa: B008
+def stage(model_layers: int, mesh: Mesh = Mesh(), first: int = 0, ends: str = "both") -> Stage:  # noqa: B008  # a mesh is frozen
     return Stage(first, model_layers - 1, mesh, ends in ("both", "embedding"), ends in ("both", "head"))
 
 

@@ -15,7 +15,7 @@ def lines() -> dict[str, tuple[float, float, float, float]]:
     """(reported, estimated, low, high) by name, as the bench works them out."""
     sys.path.insert(0, str(BENCH))
     try:
-        from public_runs import ROWS, estimate  # type: ignore[import-not-found]  # a script, no package
+        from public_runs import ROWS, estimate
     finally:
         sys.path.remove(str(BENCH))
     from planproof.calibration.table import read_table

@@ -54,7 +54,7 @@ def gpt(layers: int = 16, hidden: int = 2048, heads: int = 16, vocabulary: int =
         vocabulary=vocabulary, gated=False, tied_embeddings=True, norm="layer", learned_positions=2048,
         attention_bias=True, output_bias=True, mlp_bias=True,
     )  # fmt: skip
-    return replace(model, **fields)  # type: ignore[arg-type]
+    return replace(model, **fields)
 
 
 def mixture(layers: int = 16, experts: int = 8) -> Transformer:
@@ -66,7 +66,7 @@ def training(
     global_batch: int = 64, attention: Attention | None = Attention.FLASH, precision: Precision = BF16, **fields: object
 ) -> Workload:
     work = Workload(2048, global_batch, precision, Optimizer("adam", 2, fused=True), attention)
-    return replace(work, **fields)  # type: ignore[arg-type]
+    return replace(work, **fields)
 
 
 def uniform(

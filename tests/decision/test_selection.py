@@ -16,7 +16,7 @@ def found(seconds: float, pipeline: int = 1, zero: int = 0, feasible: str = "yes
     stages = even_stages(8, pipeline, Mesh(data=2))
     assert stages is not None
     plan = Plan("x", stages, 1, 8, schedule=Schedule.ONE_F_ONE_B, zero=zero)
-    return Found(plan, seconds, feasible, ())  # type: ignore[arg-type]
+    return Found(plan, seconds, feasible, ())
 
 
 def source(rows: list[Found]) -> Callable[[Callable[[Plan], bool]], Iterator[Found]]:

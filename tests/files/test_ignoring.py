@@ -122,10 +122,10 @@ def test_a_pattern_made_to_explode_ends_in_steps_that_can_be_counted(pattern: st
     steps = 0
 
     class Counting(str):
-        def __getitem__(self, key: object) -> str:  # type: ignore[override]
+        def __getitem__(self, key: object) -> str:
             nonlocal steps
             steps += 1
-            return super().__getitem__(key)  # type: ignore[index]
+            return super().__getitem__(key)
 
     names = ["a"] * 100 if "/" in pattern else [Counting("a" * 250)]
     assert IgnoreRules.parse([pattern]).verdict(names, False) is None

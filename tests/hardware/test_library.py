@@ -53,7 +53,7 @@ def test_a_sheet_carries_the_digest_of_its_file() -> None:
 )
 def test_an_unknown_name_is_told_the_nearest_and_all_known(name: str, load: object, near: str) -> None:
     with pytest.raises(InputError) as caught:
-        load(name)  # type: ignore[operator]
+        load(name)
     assert f"did you mean '{near}'" in caught.value.message
     known = device_names() if load is load_device else node_names()
     assert all(entry in caught.value.message for entry in known)

@@ -45,8 +45,8 @@ def test_quoted_cells_cannot_carry_control_characters_or_fill_the_screen() -> No
     "line", ["=== " + " " * 10**6 + "x", "average bandwidth of a over " * 40_000, "GPU0 X " * 200_000]
 )
 def test_an_endless_line_is_refused_with_its_number(module: object, line: str) -> None:
-    read = module.read  # type: ignore[attr-defined]
-    module.recognises(line)  # type: ignore[attr-defined]
+    read = module.read
+    module.recognises(line)
     with pytest.raises(DataError, match="characters") as caught:
         read("first\n" + line, "f")
     assert caught.value.place.line == 2

@@ -151,7 +151,7 @@ def test_a2_alternatives_and_lists_inside_joins_are_right() -> None:
     }
     with pytest.raises(RuleError, match="no unit"):
         rule(when=when, params=None, message="m", remedy="r")
-    when["any"][1][0]["l"]["latency_ns"] = "> 5"  # type: ignore[index]
+    when["any"][1][0]["l"]["latency_ns"] = "> 5"
     made = rule(when=when, params=None, message="m", remedy="r")
     facts = [group(), group(axis="pipeline"), link(shared=True), link("x", latency_ns=6), link("y", latency_ns=5)]
     assert engine_matches([made], facts) == evaluate([made], facts)

@@ -12,7 +12,7 @@ def plan(pipeline: int = 4, layers: int = 32, **changes: object) -> Plan:
     stages = even_stages(layers, pipeline, Mesh(data=2, tensor=4))
     assert stages is not None
     values = {"name": "p", "stages": stages, "microbatch": 1, "accumulation": 8} | changes
-    return Plan(**values)  # type: ignore[arg-type]
+    return Plan(**values)
 
 
 @given(st.integers(1, 200), st.integers(1, 64))

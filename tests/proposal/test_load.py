@@ -49,9 +49,9 @@ def test_the_same_proposal_in_json_is_the_same_proposal(tmp_path: Path) -> None:
 
 
 def test_literals_of_the_schema_are_those_of_the_plan_and_the_grades() -> None:
-    assert set(ScheduleName.__args__) == {one.value for one in Schedule}  # type: ignore[attr-defined]
-    assert set(RecomputeName.__args__) == {one.value for one in Recompute}  # type: ignore[attr-defined]
-    assert set(GradeName.__args__) == {one.value for one in Grade}  # type: ignore[attr-defined]
+    assert set(ScheduleName.__args__) == {one.value for one in Schedule}
+    assert set(RecomputeName.__args__) == {one.value for one in Recompute}
+    assert set(GradeName.__args__) == {one.value for one in Grade}
 
 
 #: Text after `planproof: 1`, and what the message must say: (line, column, words).

@@ -58,7 +58,7 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "dimension", "said"), REFUSED)
 def test_what_is_no_quantity_is_refused_with_what_would_do(text: object, dimension: Dimension, said: str) -> None:
     with pytest.raises(UnitError, match=said):
-        parse(text, dimension)  # type: ignore[arg-type]
+        parse(text, dimension)
 
 
 @given(st.text(max_size=200), st.sampled_from(list(Dimension)))

@@ -105,7 +105,7 @@ def test_a_code_span_is_closed_by_its_own_fence_only(text: str) -> None:
     if not span.startswith("`"):
         assert span == markdown(text)
         return
-    fence = re.match(r"`+", span)[0]  # type: ignore[index]
+    fence = re.match(r"`+", span)[0]
     assert span.endswith(fence)
     assert fence not in re.findall(r"`+", span[len(fence) : -len(fence)])
     assert "|" not in span

@@ -52,7 +52,7 @@ def front(record: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("case", [dense, bare])
 def test_every_section_stands_once_in_the_order_of_a_reviewer(case: object) -> None:
-    record = render_record(case())  # type: ignore[operator]
+    record = render_record(case())
     assert headings(record) == HEADINGS
     assert record.count("\n") < MAX_LINES
     assert record.endswith("\n")
@@ -108,11 +108,11 @@ def test_the_recommended_plan_has_time_rate_length_and_a_block_to_paste() -> Non
     cost = section(render_record(review), "Run cost")
     assert "20,000 steps in" in cost
     assert "device-hours" in cost
-    block = yaml.safe_load(re.search(r"```yaml\n(.*?)\n```", text, re.DOTALL)[1])  # type: ignore[index]
+    block = yaml.safe_load(re.search(r"```yaml\n(.*?)\n```", text, re.DOTALL)[1])
     assert block[0]["accumulation"] == best.plan.accumulation
     terms = [line for line in text.split("\n") if line.startswith("| ")]
     assert f"| term, s | {best.id} recommended | C2 uneven | C1 reference |" in terms
-    assert f"| step | {best.step.value:.3f} |" in text  # type: ignore[union-attr]
+    assert f"| step | {best.step.value:.3f} |" in text
 
 
 def test_memory_has_a_column_a_stage_and_its_rows_in_gib() -> None:

@@ -94,7 +94,7 @@ PRICER = OperatorPricer(WORK, cluster(), mesh(("axis", 8, 1)), Terms(8))
 
 def operators(model: object, **ends: bool) -> tuple[dict[str, Operator], dict[str, Tensor]]:
     shape = Shape(8, 4096)
-    graph = transformer_graph(model, shape, layers=(0, 0), embedding=ends.get("ends", False), head=ends.get("ends", False))  # type: ignore[arg-type]
+    graph = transformer_graph(model, shape, layers=(0, 0), embedding=ends.get("ends", False), head=ends.get("ends", False))
     return {one.name.removeprefix("layer0."): one for one in graph.operators}, dict(graph.tensors)
 
 

@@ -27,7 +27,7 @@ BOTH = mesh(("data", 8, 8), ("tensor", 8, 1))
 
 def middle(model: object, layers: int, batch: int, sequence: int = 2048) -> OperatorGraph:
     """Layers of a model without its ends."""
-    return transformer_graph(model, Shape(batch, sequence), layers=(0, layers - 1), embedding=False, head=False)  # type: ignore[arg-type]
+    return transformer_graph(model, Shape(batch, sequence), layers=(0, layers - 1), embedding=False, head=False)
 
 
 def of(found: OperatorLayouts, axis: str, layer: int = 0) -> dict[str, str]:
@@ -85,7 +85,7 @@ def unrolled(problem: OperatorProblem) -> float:
 
 @pytest.mark.parametrize("model", [replace(GPT3, layers=5), replace(MIXTRAL, layers=4), replace(LLAMA, layers=3)])
 def test_segments_eliminated_once_give_the_optimum_of_the_whole_graph(model: object) -> None:
-    graph = transformer_graph(model, Shape(8, 2048))  # type: ignore[arg-type]
+    graph = transformer_graph(model, Shape(8, 2048))
     problem = OperatorProblem(graph, OperatorPricer(WORK, cluster(8), BOTH, Terms(8)))
     chain = Chain(problem)
     assert sum(one is None for one in problem.repeats) < len(problem.segments)
@@ -102,7 +102,7 @@ def test_the_parts_add_up_to_the_objective() -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("model", [replace(GPT3, layers=4), replace(MIXTRAL, layers=3)])
 def test_names_order_and_dims_mean_nothing(model: object, seed: int) -> None:
-    graph = middle(model, 4 if model.moe is None else 3, 8)  # type: ignore[attr-defined]
+    graph = middle(model, 4 if model.moe is None else 3, 8)
     other = disguised(graph, seed)
     assert other.parameters == graph.parameters
     assert other.forward_flops == graph.forward_flops
@@ -240,7 +240,7 @@ def test_the_next_best_layout_is_never_better() -> None:
     core = next(one for one in found.layouts if one.operator == "layer0.attention.core")
 
     def forbidden(operator: object, split: tuple[str, ...]) -> bool:
-        return operator.name != "layer0.attention.core" or split != ("heads",)  # type: ignore[attr-defined]
+        return operator.name != "layer0.attention.core" or split != ("heads",)
 
     one_layer = middle(GPT3, 1, 1)
     best = search_operators(one_layer, NVLINK, WORK, NODE, terms=Terms(64))

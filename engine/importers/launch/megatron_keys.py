@@ -1,4 +1,4 @@
-"""Families of Megatron's arguments that are set aside by the form of their names; the names themselves stand in `keys.yaml`.
+"""Families of Megatron's arguments, set aside by the form of their names; the names themselves stand in `keys_megatron.yaml`.
 
 Argument names come and go with versions, these families stay. Nothing but patterns stands here.
 """

@@ -45,7 +45,7 @@ def set_aside(e: Entries, kind: str, *, last: bool = False) -> None:
 
 @cache
 def _keys(kind: str) -> tuple[dict[str, str], tuple[tuple[str, str], ...], dict[str, str]]:
-    table = _table("keys.yaml")[kind]
+    table = _table(f"keys_{kind}.yaml")
 
     def spread(part: str) -> dict[str, str]:
         return {name: why for why, several in table.get(part, {}).items() for name in several}
