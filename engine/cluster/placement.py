@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..frozen import dataclass
 from ..plan import DEFAULT_ORDER, Mesh
 from .cluster import Cluster, Tier, reach, strides
-from .units import Run, runs, unit_of
+from .units import Run, runs, unit_in, unit_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,20 +193,16 @@ def links_of(cluster: Cluster, group: Sequence[int]) -> frozenset[tuple[str, int
     found: set[tuple[str, int]] = set()
     inner: Sequence[Run] | None = None
     for tier in cluster.tiers:
-        members = {device: device if inner is None else _unit(inner, device) for device in group}
+        members = {device: device if inner is None else unit_in(inner, device) for device in group}
         here: dict[int, set[int]] = {}
         rows = runs(cluster, tier)
         for device, unit in members.items():
-            here.setdefault(_unit(rows, device), set()).add(unit)
+            here.setdefault(unit_in(rows, device), set()).add(unit)
         found |= {(tier.name, unit) for units in here.values() if len(units) > 1 for unit in units}
         if len(here) == 1:
             break
         inner = rows
     return frozenset(found)
-
-
-def _unit(rows: Sequence[Run], device: int) -> int:
-    return next((run for run in rows if device < run.end), rows[-1]).unit(device)
 
 
 # The order with the least traffic on slow tiers.

@@ -7,7 +7,7 @@ beside it fill. Devices are numbered node by node. Nothing here enumerates devic
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -66,8 +66,23 @@ def runs(cluster: Cluster, tier: Tier) -> tuple[Run, ...]:
 
 def unit_of(cluster: Cluster, tier: Tier, device: int) -> int:
     """The number of the unit of `tier` that holds `device`."""
-    rows = runs(cluster, tier)
+    return unit_in(runs(cluster, tier), device)
+
+
+def unit_in(rows: Sequence[Run], device: int) -> int:
+    """The number of the unit that holds `device`, of units that were worked out before (`runs`, `nodes`)."""
     return next((run for run in rows if device < run.end), rows[-1]).unit(device)
+
+
+def nodes(cluster: Cluster) -> tuple[Run, ...]:
+    """The nodes as units, whatever tiers there are."""
+    found: list[Run] = []
+    first = unit = 0
+    for group in cluster.nodes:
+        size = group.sheet.devices
+        found.append(Run(first, group.count, size, size, unit))
+        first, unit = first + group.devices, unit + group.count
+    return tuple(found)
 
 
 def together(cluster: Cluster, tier: Tier, size: int, stride: int, world: int | None = None) -> int:

@@ -88,7 +88,7 @@ def step_path(plan: Plan, step: StepTime, time: TimeModel, *, measured: bool) ->
     assert pipeline is not None
     p, m = len(pipeline.stages), pipeline.microbatches
     shown = drawable(pipeline, MOST_TASKS)
-    exposed = [_nothing() for _ in range(p)] if measured else [exposed_collectives(plan, k, time) for k in range(p)]
+    exposed: list[tuple[Tiers, Tiers]] = [({}, {})] * p if measured else [exposed_collectives(plan, k, time) for k in range(p)]
     whole = step.ledger.first_microbatch_s + (m - 1) * step.ledger.bottleneck_s
     walk = _walk(pipeline, shown, exposed)
     spent, here = walk.spent, walk.stages
@@ -192,10 +192,6 @@ def _waits(ahead: Tiers, back: Tiers, plan: Plan, index: int, time: TimeModel) -
         ahead[hops[index].tier] += beside.forward - alone.forward
     if beside.backward > alone.backward:
         back[hops[index - 1].tier] += beside.backward - alone.backward
-
-
-def _nothing() -> tuple[Tiers, Tiers]:
-    return {}, {}
 
 
 def _of_kind(one: Durations, kind: int, schedule: Schedule) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from ..cost import Priced, StageMemory
 from ..cost.critical import StepPath, step_path
@@ -17,6 +17,7 @@ from ..inference import Finding, Rule
 from ..plan import Plan, Role, describe, simplicity
 from ..proposal import Case
 from ..quantity import Dimension, Estimate, human
+from .boundaries import Boundary
 from .closures import Closures
 from .decide import (
     conditions_of,
@@ -28,6 +29,7 @@ from .decide import (
 )
 from .desk import Desk, Outcome
 from .effects import effects_of
+from .operators import PlanOperators
 from .remedy import Clearing, clearing_of
 from .review import Amortisation, Candidate, Rejected, Review, SpaceReport
 from .selection import PRICE_OF_SIMPLICITY
@@ -195,18 +197,29 @@ def _candidate(
         measured=desk is not None and priced is not None and desk.is_measured(plan),
         fallen=fallen,
         ratio=None if "recommended" in roles else ratio,
-        critical=_critical(desk, priced),
-        operators=desk.operators(priced)
-        if desk is not None and priced is not None and ("recommended" in roles or any(one.layouts for one in plan.stages))
-        else None,
-        boundaries=desk.boundaries(priced) if desk is not None and priced is not None and "recommended" in roles else None,
+        **_looked_into(desk, priced, recommended="recommended" in roles),
     )
 
 
-def _critical(desk: Desk | None, priced: Priced | None) -> StepPath | None:
+class _LookedInto(TypedDict, total=False):
+    """What a priced plan is shown with beyond its price."""
+
+    critical: StepPath
+    operators: PlanOperators
+    boundaries: tuple[Boundary, ...]
+
+
+def _looked_into(desk: Desk | None, priced: Priced | None, *, recommended: bool) -> _LookedInto:
+    """The critical path of any priced plan, operators and boundaries of the recommended one, operators where layouts are stated."""
     if desk is None or priced is None:
-        return None
-    return step_path(priced.plan, priced.step, desk.pricer.pricer.time, measured=desk.is_measured(priced.plan))
+        return {}
+    plan = priced.plan
+    found: _LookedInto = {"critical": step_path(plan, priced.step, desk.pricer.pricer.time, measured=desk.is_measured(plan))}
+    if recommended or any(stage.layouts for stage in plan.stages):
+        found["operators"] = desk.operators(priced)
+    if recommended:
+        found["boundaries"] = desk.boundaries(priced)
+    return found
 
 
 def _why(outcome: Outcome | None, recommended: Candidate | None, against: Candidate | None) -> str:

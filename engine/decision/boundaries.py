@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from ..cluster.cluster import Cluster
+from ..cluster.units import nodes, unit_in
 from ..cost import Priced
 from ..cost.activations import element_bytes
 from ..cost.memory_terms import local_microbatch
@@ -124,7 +125,11 @@ class _Group:
 def _groups(cluster: Cluster, before: _Side, after: _Side) -> Iterator[_Group]:
     """The parts of the batch that both sides divide alike, joined where their hosts meet."""
     parts = gcd(before[0][0], after[0][0])
-    hosts = _HostOf(cluster)
+    rows_of_nodes = nodes(cluster)
+
+    def hosts(device: int) -> int:
+        return unit_in(rows_of_nodes, device)
+
     rows = [(_devices(before, part, parts), _devices(after, part, parts)) for part in range(parts)]
     root = list(range(parts))
 
@@ -157,24 +162,6 @@ def _devices(side: _Side, part: int, parts: int) -> list[int]:
         for c in range(context)
         for t in range(tensor)
     ]
-
-
-class _HostOf:
-    """The host of a device: nodes are numbered in the cluster's order."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._runs: list[tuple[int, int, int, int]] = []
-        first = node = 0
-        for group in cluster.nodes:
-            self._runs.append((first, first + group.devices, node, group.sheet.devices))
-            first, node = first + group.devices, node + group.count
-
-    def __call__(self, device: int) -> int:
-        for first, end, node, size in self._runs:
-            if device < end:
-                return node + (device - first) // size
-        first, _, node, size = self._runs[-1]
-        return node + (device - first) // size
 
 
 def _tier(pricer: PlanPricer, group: _Group) -> str:

@@ -153,9 +153,9 @@ class UnevenSearch:
         """Whether another table of the setting is within what all of them may take."""
         layers = self.space.uniform.model.layers
         units = self.space.uniform.cluster.devices // self.space.unit + 1 if len(setting.meshes) > 1 else 1
-        entries = fixed + setting.stages * options * layers * layers * units
-        self._entries += entries
-        self.tally.expanded += entries
+        states = setting.stages * options * layers * layers * units
+        self._entries += fixed + states
+        self.tally.expanded += states
         return self._entries <= ENTRIES
 
     def seeds(self, setting: Setting) -> list[Plan]:
