@@ -210,7 +210,7 @@ class _LookedInto(TypedDict, total=False):
 
 
 def _looked_into(desk: Desk | None, priced: Priced | None, *, recommended: bool) -> _LookedInto:
-    """The critical path of any priced plan, operators and boundaries of the recommended one, operators where layouts are stated."""
+    """The critical path of any priced plan; operators and boundaries of the recommended one; operators where layouts stand."""
     if desk is None or priced is None:
         return {}
     plan = priced.plan
