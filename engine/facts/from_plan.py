@@ -8,6 +8,7 @@ from math import isqrt
 from typing import Any
 
 from ..cluster import reach, strides
+from ..model import Transformer, is_moe
 from ..plan import DEFAULT_ORDER, Mesh, Plan, Schedule
 from ..proposal import Case, PlanCase, StatedStage
 from ..proposal.schema import PlanChoice
@@ -16,6 +17,8 @@ from .from_shapes import known_shapes
 from .kinds import fact
 from .limits import limits_of
 
+#: Tokens of a sequence for which operators are built to be asked for their dims.
+_TOKENS = 8
 #: Operators of a layer and of the ends that are no matrices of it.
 AROUND_LINEARS = ("embedding", "lm_head", "core", "attention_norm", "mlp_norm", "final_norm", "rotary")
 #: Beyond this nobody looks for divisors, and of more stages than this only so many get a fact of their own.
@@ -305,22 +308,37 @@ def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
 
 def _operators(case: Case, plan: PlanCase, stages: Sequence[StatedStage]) -> Iterator[Fact]:
     """The operators whose layout the stages state, each once."""
-    first: dict[str, tuple[int, str]] = {}
+    first: dict[str, tuple[int, str, dict[str, None]]] = {}
     for k, stage in enumerate(stages):
-        for operator, _ in stage.layouts:
-            first.setdefault(operator, (k, stage.path))
+        for operator, dims in stage.layouts:
+            first.setdefault(operator, (k, stage.path, {}))[2].update(dict.fromkeys(dim for dim, _ in dims))
     if not first or case.model is None:
         return
     from ..model import linears  # few plans state any
 
     rows = [linears(case.model, moe, fused=fused) for moe in (False, case.model.moe is not None) for fused in (False, True)]
     known = {*AROUND_LINEARS, *(linear.name for row in rows for linear in row)}
-    for operator, (k, path) in first.items():
-        near = ", ".join(sorted(known))
+    loops = _dims(case.model)
+    for operator, (k, path, named) in first.items():
+        last = operator.rpartition(".")[2]
+        there = loops.get(last)
         yield fact(
             "stage_layout", f"{path}/layouts", plan=plan.name, stage=k, operator=operator,
-            known=operator.rpartition(".")[2] in known, near=near
-        )
+            known=last in known or there is not None, near=", ".join(sorted(known)),
+            unknown_dims=", ".join(f"'{dim}'" for dim in named if there is not None and dim not in there) or None,
+            dims=", ".join(sorted(there)) if there is not None else None,
+        )  # fmt: skip
+
+
+def _dims(model: Transformer) -> dict[str, set[str]]:
+    """The dims of each operator of the model, by the last part of its name: of a dense layer, and of one with experts."""
+    from ..model.builders import Shape, transformer_graph
+
+    found: dict[str, set[str]] = {}
+    for layer in {is_moe(model, k): k for k in range(model.layers)}.values():
+        for one in transformer_graph(model, Shape(1, _TOKENS), layers=(layer, layer)).operators:
+            found.setdefault(one.name.rpartition(".")[2], set()).update(one.sizes)
+    return found
 
 
 def _groups(case: Case, plan: PlanCase) -> Iterator[Fact]:

@@ -15,9 +15,13 @@ PATH = "/profile/file"
 def hygiene_facts(case: Case, profile: MeasuredProfile) -> Iterator[Fact]:
     """What a profile says that no measurement of this model on these devices would."""
     yield from _layouts(profile)
-    zero = [row for row in profile.rows if row.time == 0]
-    if zero:
-        yield fact("profile_zero", PATH, rows=len(zero), line=zero[0].line)
+    for what, rows in (
+        ("time", [row for row in profile.rows if row.instant]),
+        ("memory", [row for row in profile.rows if row.weightless]),
+        ("half", [row for row in profile.rows if row.half]),
+    ):
+        if rows:
+            yield fact("profile_cells", PATH, what=what, rows=len(rows), line=rows[0].line)
     yield from _shapes(case, profile)
     named = next((row.device for row in profile.rows if row.device), None)
     devices = {node.device for node in case.described.nodes if node.device}

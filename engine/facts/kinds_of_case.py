@@ -349,9 +349,16 @@ OF_CASE: tuple[Kind, ...] = (
         },
     ),
     Kind(
-        "profile_zero",
-        "Rows of the profile that took no time.",
-        {"rows": whole("How many."), "line": whole("Line of the first.")},
+        "profile_cells",
+        "Rows of the profile whose cells no measurement gives.",
+        {
+            "what": text(
+                "A pass of no time, a state or memory of no bytes, or the time of one pass alone.",
+                one_of=("time", "memory", "half"),
+            ),
+            "rows": whole("How many."),
+            "line": whole("Line of the first."),
+        },
     ),
     Kind(
         "profile_shapes",

@@ -119,6 +119,8 @@ OF_PLAN: tuple[Kind, ...] = (
             "operator": text("As written."),
             "known": flag("Whether a layer of the model has an operator of that name."),
             "near": text("Where it has none: those there are."),
+            "unknown_dims": text("Dims that it names and the operator does not have.", optional=True),
+            "dims": text("Those that the operator has, where they are known.", optional=True),
         },
         "plan",
     ),

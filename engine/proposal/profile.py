@@ -89,6 +89,21 @@ class ProfileRow:
             return self.forward + self.backward
         return None
 
+    @property
+    def instant(self) -> bool:
+        """Whether a pass is said to take no time at all."""
+        return 0 in (self.latency, self.forward, self.backward)
+
+    @property
+    def weightless(self) -> bool:
+        """Whether its state, or all of its memory, is said to take no bytes."""
+        return 0 in (self.state, self.memory)
+
+    @property
+    def half(self) -> bool:
+        """Whether one of its two passes was timed, and neither the other nor both together."""
+        return self.latency is None and (self.forward is None) != (self.backward is None)
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredProfile:

@@ -10,7 +10,7 @@ from ...errors import InputError
 from .. import hf_config, nccl_tests, nvidia_topo, rocm_smi, torch_allreduce
 from . import accelerate, deepspeed, llm_foundry, megatron_files, nanotron, nemo, neox, primus, torchtitan
 from .parts import Launch
-from .sources import SourceFile
+from .sources import SourceFile, toml_entries
 
 #: Kind of launch file -> whether a file has its signs, and its reader.
 LAUNCH: Final[dict[str, tuple[Callable[[SourceFile], bool], Callable[[SourceFile], Launch]]]] = {
@@ -94,6 +94,8 @@ def only_kind(file: SourceFile) -> str:
                 code="launch.inference",
                 remedy="Give the training configuration; inference is not modelled.",
             )
+    if file.form == "toml":
+        toml_entries(file)  # as above
     if file.form == "python":
         raise InputError(
             "This is Python, which is neither run nor read.", place=file.start, code="launch.python",

@@ -106,6 +106,8 @@ class Entries:
             raise wrong(entry, "a whole number")
         if abs(value) > limit:
             raise wrong(entry, f"a whole number up to {limit:,}")
+        if value < -1 and DECIDES.search(entry.key):
+            raise wrong(entry, "a whole number of at least 1 (-1 where the tool works it out)")
         return value, entry
 
     def number(self, *names: str) -> tuple[float | Open, Entry] | None:

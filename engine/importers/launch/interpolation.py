@@ -2,14 +2,14 @@
 
 The forms are OmegaConf's (absolute, relative with leading dots, resolvers by name) and Primus' (a variable with a default).
 What refers to the environment, to another file or to a resolver that is not known is `Open`. Nothing is evaluated but whole
-numbers; depth is bounded, so that references that go round end.
+numbers; depth and length are bounded and each key is resolved once, so that references that go round or multiply end.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from .entries import Entry, Open
 
@@ -17,6 +17,8 @@ _INNER: Final = re.compile(r"\$\{([^${}]*)\}")
 _NUMBER: Final = re.compile(r"[-+]?\d{1,18}")
 _REAL: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 MAX_DEPTH: Final = 12
+#: Characters of a text with its references replaced.
+MAX_TEXT: Final = 10_000
 _SUMS: Final[Mapping[str, Callable[[int, int], int | None]]] = {
     "multiply": lambda a, b: a * b,
     "mul": lambda a, b: a * b,
@@ -34,26 +36,36 @@ _SUMS: Final[Mapping[str, Callable[[int, int], int | None]]] = {
 def resolved(entries: list[Entry], given: Mapping[str, str] | None = None, roots: tuple[str, ...] = ()) -> list[Entry]:
     """The entries with their references resolved. `given` is the environment; `roots` are prefixes of absolute references."""
     table = {entry.key: entry.value for entry in entries}
+    document = _Document(table, given or {}, roots, {})
     found = []
     for entry in entries:
         value = entry.value
         if isinstance(value, str) and "${" in value:
-            value = _value(value, entry.key, table, given or {}, roots, 0)
+            value = _value(value, entry.key, document, 0)
         found.append(Entry(entry.key, value, entry.place))
     return found
 
 
-def _value(
-    text: str, key: str, table: Mapping[str, object], given: Mapping[str, str], roots: tuple[str, ...], depth: int
-) -> object:
+class _Document(NamedTuple):
+    """What references may name. `known`: keys that were resolved before."""
+
+    table: Mapping[str, object]
+    given: Mapping[str, str]
+    roots: tuple[str, ...]
+    known: dict[str, object]
+
+
+def _value(text: str, key: str, document: _Document, depth: int) -> object:
     """A text with its references replaced; a text that is one reference takes the value's own type."""
-    if depth > MAX_DEPTH or len(text) > 10_000:
+    if depth > MAX_DEPTH:
         return Open(f"'{text[:60]}' refers round in a circle or too deep")
     for _ in range(100):
+        if len(text) > MAX_TEXT:
+            return Open(f"'{text[:60]}' is longer than {MAX_TEXT:,} characters with what it refers to")
         match = _INNER.search(text)
         if match is None:
             return text
-        value = _one(match[1].strip(), key, table, given, roots, depth)
+        value = _one(match[1].strip(), key, document, depth)
         if isinstance(value, Open):
             return value
         if match[0] == text:
@@ -62,9 +74,8 @@ def _value(
     return Open("it has more references than are followed")
 
 
-def _one(
-    inner: str, key: str, table: Mapping[str, object], given: Mapping[str, str], roots: tuple[str, ...], depth: int
-) -> object:
+def _one(inner: str, key: str, document: _Document, depth: int) -> object:
+    table, given, roots, known = document
     name, colon, rest = inner.partition(":")
     name = name.strip()
     if colon and name in ("oc.env", "env"):
@@ -82,9 +93,16 @@ def _one(
         return _environment(name, None, given)
     target = _target(inner, key)
     for candidate in (target, *(target.removeprefix(root) for root in roots if target.startswith(root))):
+        if candidate in known:
+            return known[candidate]
         if candidate in table:
             value = table[candidate]
-            return _value(value, candidate, table, given, roots, depth + 1) if isinstance(value, str) and "${" in value else value
+            if isinstance(value, str) and "${" in value:
+                value = _value(value, candidate, document, depth + 1)
+            # What is open may be so for the depth that it was asked from.
+            if not isinstance(value, Open):
+                known[candidate] = value
+            return value
     return Open(f"'${{{inner}}}' is not stated in this file")
 
 

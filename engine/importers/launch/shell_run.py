@@ -97,6 +97,12 @@ class _Reader:
         """Where something stands, in words; the caller turns the mark into a line."""
         return f"@{self.origin(offset)}@"
 
+    def note(self, text: str, node: Node) -> None:
+        """Tell something of a place, once however often it is passed."""
+        note = (text, self.origin(node.offset))
+        if note not in self.found.notes:
+            self.found.notes.append(note)
+
     def run(self, nodes: tuple[Node, ...]) -> None:
         for node in nodes:
             self.steps[0] += 1
@@ -191,7 +197,7 @@ class _Reader:
                     self.let(shown(word), node.offset)
             case "source" | ".":
                 file = shown(words[1]) if len(words) > 1 else ""
-                self.found.notes.append((f"'{file[:80]}' is taken in by the script and was not read", self.origin(node.offset)))
+                self.note(f"'{file[:80]}' is taken in by the script and was not read", node)
             case "eval":
                 self.inner(tuple(piece for word in words[1:] for piece in (*word, Piece(" ", self.origin(node.offset)))), node)
             case _ if name in self.scope.functions:
@@ -224,7 +230,7 @@ class _Reader:
     def inner(self, text: Text, node: Node) -> None:
         """A string that a shell would read."""
         if self.nested >= MAX_NESTED:
-            self.found.notes.append(("strings of commands are nested too deep to be read", self.origin(node.offset)))
+            self.note("strings of commands are nested too deep to be read", node)
             return
         parts: list[str] = []
         starts: list[int] = []
@@ -251,7 +257,7 @@ class _Reader:
         try:
             nodes = parse(whole)
         except ShellError:
-            self.found.notes.append(("a string that is handed to a shell was not understood", self.origin(node.offset)))
+            self.note("a string that is handed to a shell was not understood", node)
             return
         reader = _Reader(whole, self.found, origin, self.fixed, self.nested + 1)
         reader.steps = self.steps
@@ -260,7 +266,7 @@ class _Reader:
 
     def call(self, name: str, words: list[Text], node: Node) -> None:
         if self.nested >= MAX_NESTED:
-            self.found.notes.append((f"'{name}' calls itself too deep to be read", self.origin(node.offset)))
+            self.note(f"'{name}' calls itself too deep to be read", node)
             return
         body, text = self.scope.functions[name]
         kept, self.scope.positional = self.scope.positional, list(words)

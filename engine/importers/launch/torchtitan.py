@@ -43,11 +43,12 @@ def read(file: SourceFile) -> Launch:
             place=file.start, code="launch.python",
             remedy="Have torchtitan print the configuration that it made, and state it in the proposal; TOML files are read.",
         )  # fmt: skip
+    entries = toml_entries(file) if file.form == "toml" else []
     if not recognises(file):
         from .detect import kind_of
 
         raise not_this(file, KIND, kind_of(file), "the tables 'training', 'parallelism' and 'model'")
-    e = Entries(toml_entries(file))
+    e = Entries(entries)
     d = Draft(file.start, SOURCE)
     read_entries(e, d)
     return Launch(

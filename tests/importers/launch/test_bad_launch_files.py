@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from planproof.errors import InputError
 from planproof.importers.launch import LAUNCH, SourceFile, kinds_of, only_kind, read_launch
+from planproof.importers.launch.entries import Entry
+from planproof.importers.launch.interpolation import resolved
 from planproof.proposal import parse_proposal
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "launch"
@@ -50,6 +52,8 @@ def refused(text: str, name: str = "train.sh", kind: str | None = None, **given:
         ('{"max_new_tokens": 128, "do_sample": true}', "g.json", "launch.inference", ("inference",)),
         ("parallelism: {dp: 1}\ntokens:\n  <<: 3\n", "n.yaml", "input.merge_key", ("mapping",)),
         ("import torch\n", "config_registry.py", "launch.python", ("Python",)),
+        ("[model\nname=\n", "cut.toml", "launch.syntax", ("TOML",)),
+        (SCRIPT.format(layers=8, more="--tensor-model-parallel-size -2"), "neg.sh", "launch.type", ("tensor_model", "-2")),
     ],
 )  # fmt: skip
 def test_bad_input_is_named_with_its_place_and_what_would_do(text: str, name: str, code: str, words: tuple[str, ...]) -> None:
@@ -208,3 +212,26 @@ def test_experts_of_nanotrons_older_example_are_read() -> None:
     found = read_launch(SourceFile("n.yaml", text), "nanotron")
     moe = {part.path.rpartition("/")[2]: part.value for part in found.parts if "/moe/" in part.path}
     assert moe == {"experts": 4, "top_k": 1, "capacity_factor": 1.0, "ffn": 64}
+
+
+def test_references_that_multiply_are_left_open_at_once() -> None:
+    rows = "".join(f"  a{k}: \"{f'${{model.a{k - 1}}}' * 10}\"\n" for k in range(1, 10))
+    text = "trainer: {devices: 8, num_nodes: 2}\nmodel:\n  tensor_model_parallel_size: 2\n  a0: xxxxxxxxxx\n" + rows
+    file = SourceFile("bomb.yaml", text.encode(), {})
+    launch = read_launch(file, only_kind(file))
+    assert len(str(launch)) < 100_000
+
+
+def test_a_chain_that_is_open_from_afar_is_resolved_from_near() -> None:
+    place = SourceFile("n.yaml", b"", {}).start
+    chain = [Entry("a0", 8, place), *(Entry(f"a{k}", f"${{a{k - 1}}}", place) for k in range(1, 20))]
+    for entries in (chain, chain[::-1]):
+        found = {entry.key: entry.value for entry in resolved(entries)}
+        assert found["a3"] == 8
+        assert found["a12"] == 8
+
+
+def test_a_function_that_calls_itself_is_told_once_a_place() -> None:
+    script = "f() { f; f; }\nf\n" + SCRIPT.format(layers=8, more="")
+    file = SourceFile("rec.sh", script.encode(), {})
+    assert str(read_launch(file, "megatron")).count("too deep") <= 4
