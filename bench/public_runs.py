@@ -18,7 +18,7 @@ from planproof.cost import Uncertainty
 from planproof.cost.software import calibrated
 from planproof.cost.step import StepTime
 from planproof.hardware import Library, open_library
-from planproof.model import Attention
+from planproof.model import Attention, Dispatcher
 from planproof.plan import Mesh, Plan, Recompute, Schedule, Stage, even_stages
 from planproof.quantity import Dimension, Estimate, Quantity
 
@@ -26,7 +26,7 @@ ROWS = Path(__file__).parent / "data" / "public_runs.csv"
 
 
 def plan_of(row: Row, layers: int) -> Plan:
-    mesh = Mesh(row.whole("dp"), row.whole("tp"), 1, row.whole("ep"))
+    mesh = Mesh(row.whole("dp"), row.whole("tp"), 1, row.whole("ep"), int(row.text("expert_tensor") or 0) or None)
     sizes = [int(size) for size in row.text("stages").split()]
     stages = even_stages(layers, row.whole("pp"), mesh)
     if sizes:
@@ -41,6 +41,7 @@ def plan_of(row: Row, layers: int) -> Plan:
     return Plan(
         row.text("name"), stages, row.whole("mbs"), step, schedule=Schedule(row.text("schedule")),
         recompute=Recompute(row.text("recompute")), zero=int(row.text("zero_stage")), uniform=not sizes,
+        interleave=int(row.text("vpp") or 1), sequence_parallel=row.text("sequence_parallel") == "yes",
     )  # fmt: skip
 
 
@@ -59,6 +60,9 @@ def estimate(row: Row, library: Library) -> tuple[Uncertainty, StepTime, Estimat
     workload = workload_of(
         software or "megatron-core", row.whole("seq"), row.whole("gbs"), attention=attention, compute=row.text("precision")
     )
+    if row.text("dispatcher"):
+        overlap = row.text("overlap") == "yes"
+        workload = replace(workload, dispatcher=Dispatcher(row.text("dispatcher")), dispatch_overlap=overlap)
     cluster, _ = cluster_of(row, device, row.whole("gpus"), library, node_rate=row.number("node_gbytes") * 1e9)
     if row.text("link_gbytes"):
         inner = cluster.tiers[0]

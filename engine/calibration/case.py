@@ -84,6 +84,7 @@ def _shape(record: dict[str, str]) -> Transformer:
             number["experts"], number["top_k"], number["moe_ffn"], first_dense=number.get("first_dense", 0),
             shared_experts=number.get("shared_experts", 0),
             shared_ffn=number["moe_ffn"] if number.get("shared_experts") else 0,
+            route_groups=number.get("route_groups", 1), route_groups_kept=number.get("route_groups_kept", 1),
         )  # fmt: skip
     if "kv_rank" in number:
         latent = LatentAttention(number["kv_rank"], number["q_rank"], 64, 128, 128)

@@ -12,9 +12,12 @@ from __future__ import annotations
 from enum import StrEnum
 
 from ..frozen import dataclass
-from ..model import DTYPE_BYTES, Attention, Transformer, Workload
+from ..model import DTYPE_BYTES, Attention, Dispatcher, Transformer, Workload
 from ..plan import Mesh, Recompute
 from .states import expert_tensor, largest_weight
+
+#: Bytes a token and local expert that an all-gather dispatcher keeps: whether it was chosen, and its probability in fp32.
+_CHOICE = 5
 
 
 class Loss(StrEnum):
@@ -126,13 +129,18 @@ def layer_activations(
     whole = h * (model.norms_per_layer + min(2, model.norms_per_layer)) * e + (2 * h if dropout else 0)
     inner = e * _attention_elements(model, t, attention)
     scores = _scores(model, workload, mesh, microbatch, attention)
-    experts_inner, experts_outer, mlp_gradient = 0, 0, 0
+    experts_inner, experts_outer, mlp_gradient, gathered = 0, 0, 0, 0
     if moe and model.moe is not None:
         pairs, width = expert_tokens(model, mesh, here), -(-model.moe.ffn // expert_tensor(mesh))
         matrices = 3 if model.gated else 2
         experts_inner = pairs * e * matrices * width
         experts_outer = pairs * e * 2 * h + outside * _router_bytes(model, e)
         mlp_gradient = pairs * e * (matrices - 1) * width
+        if workload.dispatcher is Dispatcher.ALLGATHER and mesh.expert > 1:
+            # Everybody's tokens and their gradient while a layer is at work, and which of them the local experts took.
+            everyone = -(-here // t) * mesh.expert * expert_tensor(mesh)
+            gathered = everyone * h * e
+            experts_outer += everyone * _CHOICE * -(-model.moe.experts // mesh.expert)
         shared = model.moe.shared_experts * model.moe.shared_ffn
         inner += e * -(-matrices * shared // t)
     else:
@@ -147,7 +155,7 @@ def layer_activations(
         kept=kept,
         scores=scores,
         checkpoint=checkpoint,
-        gradients=checkpoint + mlp_gradient + e * largest_weight(model, moe, mesh),
+        gradients=checkpoint + mlp_gradient + gathered + e * largest_weight(model, moe, mesh),
         scores_gradient=scores_gradient,
     )
 

@@ -10,7 +10,7 @@ tier's bandwidth already. Nothing here knows plans or models.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import exp, log, log2, sqrt
 from typing import NamedTuple
 
@@ -165,6 +165,22 @@ class Network:
             quickest = by_level
         return quickest
 
+    def once_a_unit(self, size: float, copies: Callable[[int, int], float], ranks: int, stride: int) -> Spent:
+        """An exchange in which each of a device's tokens, `size` bytes together, goes once to every unit that wants it, and on
+        from there inside.
+
+        `copies(units, siblings)`: copies of a token that leave a unit for its `siblings` - 1 others, `units` of that size making
+        up the group. All levels at the same time, as in an all-to-all.
+        """
+        if ranks <= 1 or size <= 0:
+            return FREE
+        levels = self.levels(ranks, stride)
+        if len(levels) == 1:
+            sent = copies(ranks, ranks) / bus_factor("all_to_all", ranks) * size
+            seconds = self._flat("all_to_all", sent, levels[0])
+            return Spent(seconds, ((levels[0].tier.name, seconds),))
+        return self._longest(lambda level: copies(-(-ranks // level.inside), level.units) * size, levels)
+
     def send(self, size: float, tier: Tier) -> Spent:
         """Seconds of one message from a device to one other over `tier`: latency, bytes over bandwidth, ramp."""
         moved = size / self.rate(tier)
@@ -252,9 +268,13 @@ class Network:
         """All-to-all over several levels: each level carries what its units have for one another, all at the same
         time.
         """
+        return self._longest(lambda level: level.inside * (level.units - 1) / ranks * size, levels)
+
+    def _longest(self, moved_by: Callable[[Level], float], levels: tuple[Level, ...]) -> Spent:
+        """The level that takes longest to send what `moved_by` says a device has for it."""
         slowest, longest = levels[0].tier.name, 0.0
         for level in levels:
-            moved = level.inside * (level.units - 1) / ranks * size / level.rate
+            moved = moved_by(level) / level.rate
             seconds = log2(level.units) * level.latency + moved + _ramp(level.ramp, moved)
             if seconds > longest:
                 slowest, longest = level.tier.name, seconds

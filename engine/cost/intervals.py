@@ -174,8 +174,10 @@ class Uncertainty:
             below, above = max(-log(low), log1(residual)), max(log(high), log1(residual))
         below, above = max(below, log1(least)), max(above, log1(least))
         seconds = step.seconds
-        # Frameworks may hide the exchange between experts and send a token once a node: the low end is a step without it.
-        below = max(below, -log(1 - min(0.99, step.term("expert") / seconds)))
+        workload = self.nominal.workload
+        if workload.dispatcher is None or workload.dispatch_overlap is None:
+            # A framework may hide the exchange between experts and send a token once a node: the low end is a step without it.
+            below = max(below, -log(1 - min(0.99, step.term("expert") / seconds)))
         return Estimate(seconds, seconds * exp(-below), seconds * exp(above), Dimension.TIME, Grade.ESTIMATED, step.deciders)
 
     def ratio(self, plan: Plan, other: Plan, steps: tuple[StepTime, StepTime] | None = None) -> Estimate:

@@ -11,21 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..model import DTYPE_BYTES, Transformer, Workload
+from ..model import DTYPE_BYTES, Dispatcher, Transformer, Workload
 from ..plan import Mesh, Recompute, Stage
 from .activations import element_bytes, expert_tokens
 from .collectives import FREE, Network, Spent
 from .compute import (
     LayerWork,
     Rates,
-    Work,
     embedding_work,
     head_work,
     layer_work,
     optimizer_seconds,
 )
 from .contention import free_window
+from .dispatch import copies_between
 from .factors import Constant, Factors
+from .overlap import add, beside, by_tier, exposed, floor, longer, shared, wait
 from .simulation import Durations
 from .states import expert_tensor, padded_vocabulary, rank_parameters, shard_groups
 
@@ -121,6 +122,8 @@ class StagePricer:
         self._gradient = constants["gradient_overlap"].value if share is None else share
         self._ring = min(1.0, constants["ring_overlap"].value * factors.overlap)
         self._unfused = constants["unfused_optimizer"].value
+        self._cores = constants["dispatch_cores"].value
+        self._expert_stall = constants["expert_stall"].value * factors.launch
         precision = workload.precision
         self._wire_gradient = DTYPE_BYTES[precision.communication or precision.gradients]
         self._wire_parameter = DTYPE_BYTES[precision.parameters]
@@ -199,27 +202,28 @@ class StagePricer:
         context = exchange.seconds - min(exchange.seconds, self._ring * core)
         # Keys and values go round again in the backward pass, and their gradients with them.
         context_back = 2 * exchange.seconds - min(2 * exchange.seconds, self._ring * core_back)
-        between = tensor.seconds + expert.seconds
+        sent, returned = self._between_experts(expert, work)
 
-        ahead = work.forward.seconds + between + context
-        ahead_launch = _wait(ahead, work.forward.kernels, rates)
+        ahead = work.forward.seconds + tensor.seconds + sent + context
+        idle = self._expert_stall if moe else 0.0
+        ahead_launch = wait(ahead, work.forward.kernels, rates) + idle
         ahead += ahead_launch
         again = ahead if recompute is Recompute.FULL else 0.0
         if recompute is Recompute.SELECTIVE:
             again = max(work.core.seconds, work.core.kernels * rates.launch)
-        back = work.backward.seconds + between + context_back
-        back_launch = _wait(back, work.backward.kernels, rates)
-        weight_launch = _longer(work.weight.seconds, work.weight.kernels * rates.launch) - work.weight.seconds
+        back = work.backward.seconds + tensor.seconds + returned + context_back
+        back_launch = wait(back, work.backward.kernels, rates) + idle
+        weight_launch = longer(work.weight.seconds, work.weight.kernels * rates.launch) - work.weight.seconds
         weight = work.weight.seconds + weight_launch
 
         gathered, scattered = self._sharded(mesh, groups, zero, moe)
         hidden = self._prefetch
-        behind = _add(gathered, scattered)
+        behind = add(gathered, scattered)
         repeats = 2 if recompute is Recompute.FULL else 1
-        gather = _beside(gathered.seconds, hidden * (ahead - _shared(gathered, tensor, expert, exchange)), rates)
-        busy = repeats * _shared(behind, tensor, expert) + (repeats + 1) * _shared(behind, exchange)
+        gather = beside(gathered.seconds, hidden * (ahead - shared(gathered, tensor, expert, exchange)), rates.interference)
+        busy = repeats * shared(behind, tensor, expert) + (repeats + 1) * shared(behind, exchange)
         window = back + back_launch + again + weight - busy
-        gather_back = _beside(behind.seconds, hidden * window, rates)
+        gather_back = beside(behind.seconds, hidden * window, rates.interference)
         durations = Durations(ahead + gather, back + back_launch + again + gather_back, weight)
         terms = (
             work.forward.gemm + work.backward.gemm + work.weight.gemm,
@@ -228,16 +232,28 @@ class StagePricer:
             ahead_launch + back_launch + weight_launch,
             2 * tensor.seconds,
             context + context_back,
-            2 * expert.seconds,
+            sent + returned,
             gather + gather_back,
             again,
             0.0,
         )
         passes = 3 if recompute is Recompute.FULL else 2
-        tiers = _tiers(tensor.scaled(passes), expert.scaled(passes), exchange.scaled(passes + 1), gathered.scaled(2), scattered)
+        tiers = by_tier(tensor.scaled(passes), expert.scaled(passes), exchange.scaled(passes + 1), gathered.scaled(2), scattered)
         repeated = work.forward.seconds if recompute is Recompute.FULL else again
         compute = work.forward.seconds + work.backward.seconds + work.weight.seconds + repeated
-        return LayerCost(durations, terms, compute, tiers, (tensor.seconds, context, expert.seconds, gather))
+        return LayerCost(durations, terms, compute, tiers, (tensor.seconds, context, sent, gather))
+
+    def _between_experts(self, expert: Spent, work: LayerWork) -> tuple[float, float]:
+        """What dispatch and combine add to the forward and to the backward pass.
+
+        Where they are overlapped, those of one microbatch's forward pass run beside the backward computation of another and
+        the other way round (Megatron-Core's combined 1F1B; DualPipe, arXiv 2412.19437, section 3.2.1).
+        """
+        if not self.workload.dispatch_overlap:
+            return expert.seconds, expert.seconds
+        ahead, back = work.forward.seconds, work.backward.seconds + work.weight.seconds
+        sent, returned = (beside(expert.seconds, self._prefetch * window, self._cores) for window in (back, ahead))
+        return sent, returned
 
     def carried(
         self, mesh: Mesh, groups: Layout, sequences: int, zero: int, sequence_parallel: bool, moe: bool
@@ -246,7 +262,7 @@ class StagePricer:
         split = sequence_parallel and mesh.tensor > 1
         expert = self._expert(mesh, groups, sequences) if moe else FREE
         gathered, scattered = self._sharded(mesh, groups, zero, moe)
-        both = _add(gathered, scattered)
+        both = add(gathered, scattered)
         return self._tensor(mesh, groups, sequences, split, moe), self._exchange(mesh, groups, sequences), expert, both
 
     def _activation(self, mesh: Mesh, sequences: int) -> float:
@@ -265,7 +281,7 @@ class StagePricer:
             return FREE
         size = self._activation(mesh, sequences)
         if split:
-            once = _add(
+            once = add(
                 self.network.collective("all_gather", size, *groups.tensor),
                 self.network.collective("reduce_scatter", size, *groups.tensor),
             )
@@ -276,22 +292,38 @@ class StagePricer:
         routed = FREE
         if groups.expert_tensor[0] > 1:
             here = int(self.workload.sequence_length * sequences / mesh.context)
-            pairs = expert_tokens(self.model, mesh, here) * self.model.hidden * element_bytes(self.workload)
-            routed = _add(
+            pairs = float(expert_tokens(self.model, mesh, here))
+            if self.workload.dispatcher is Dispatcher.ALLGATHER:
+                pairs = here / mesh.tensor * mesh.expert * groups.expert_tensor[0]
+            pairs *= self.model.hidden * element_bytes(self.workload)
+            routed = add(
                 self.network.collective("all_gather", pairs, *groups.expert_tensor),
                 self.network.collective("reduce_scatter", pairs, *groups.expert_tensor),
             )
-        shared = once if self.model.moe.shared_experts else FREE
-        return _add(once, routed, shared)
+        return add(once, routed, once if self.model.moe.shared_experts else FREE)
 
     def _expert(self, mesh: Mesh, groups: Layout, sequences: int) -> Spent:
         """Dispatch and combine of one pass: two all-to-alls of top_k x tokens of a rank (Lepikhin et al. 2020, arXiv
-        2006.16668).
+        2006.16668), or what the stated dispatcher does instead (see `Dispatcher`).
         """
+        moe = self.model.moe
+        assert moe is not None
         here = int(self.workload.sequence_length * sequences / mesh.context)
         pairs = expert_tokens(self.model, mesh, here) / expert_tensor(mesh)
-        size = pairs * self.model.hidden * element_bytes(self.workload)
-        return self.network.collective("all_to_all", size, *groups.expert).scaled(2)
+        token = self.model.hidden * element_bytes(self.workload)
+        if self.workload.dispatcher is Dispatcher.ALLGATHER:
+            whole = here / mesh.tensor * mesh.expert * token
+            return add(
+                self.network.collective("all_gather", whole, *groups.expert),
+                self.network.collective("reduce_scatter", whole, *groups.expert),
+            )
+        if self.workload.dispatcher is Dispatcher.DEEPEP:
+            return self.network.once_a_unit(pairs / moe.top_k * token, self._copies, *groups.expert).scaled(2)
+        return self.network.collective("all_to_all", pairs * token, *groups.expert).scaled(2)
+
+    def _copies(self, units: int, siblings: int) -> float:
+        assert self.model.moe is not None
+        return copies_between(self.model.moe, units, siblings)
 
     def _exchange(self, mesh: Mesh, groups: Layout, sequences: int) -> Spent:
         """Keys and values of a rank once round the context group, forward (Liu et al. 2023, Ring Attention, arXiv
@@ -319,9 +351,9 @@ class StagePricer:
         layer = rank_parameters(self.model, Stage(*self._one_layer(moe), mesh), self.model.vocabulary)
         gathered = scattered = FREE
         for count, group in ((layer.dense, groups.data), (layer.experts, groups.expert_data)):
-            scattered = _add(scattered, self.network.collective("reduce_scatter", count * self._wire_gradient, *group))
+            scattered = add(scattered, self.network.collective("reduce_scatter", count * self._wire_gradient, *group))
             if zero == 3:
-                gathered = _add(gathered, self.network.collective("all_gather", count * self._wire_parameter, *group))
+                gathered = add(gathered, self.network.collective("all_gather", count * self._wire_parameter, *group))
         return gathered, scattered
 
     def _one_layer(self, moe: bool) -> tuple[int, int]:
@@ -367,14 +399,14 @@ class StagePricer:
         home = self.network.collective(back, size, *groups.tensor) if back else FREE
         gathered = self.network.collective("all_gather", sharded * self._wire_parameter, *groups.data)
         scattered = self.network.collective("reduce_scatter", sharded * self._wire_gradient, *groups.data)
-        ends = [_floor(one, rates) for one in (work.forward, work.backward, work.weight)]
+        ends = [floor(one, rates) for one in (work.forward, work.backward, work.weight)]
         gather = max(0.0, gathered.seconds - self._prefetch * ends[0])
         gather_back = max(0.0, scattered.seconds - self._prefetch * (ends[1] + ends[2]))
         terms = (0.0,) * 4 + (forth.seconds + home.seconds, 0.0, 0.0, gather + gather_back, 0.0, sum(ends))
         durations = Durations(ends[0] + forth.seconds + gather, ends[1] + home.seconds + gather_back, ends[2])
         compute = work.forward.seconds + work.backward.seconds + work.weight.seconds
         first = (forth.seconds, 0.0, 0.0, gather)
-        return LayerCost(durations, terms, compute, _tiers(forth, home, gathered, scattered), first)
+        return LayerCost(durations, terms, compute, by_tier(forth, home, gathered, scattered), first)
 
     def _end_of_step(
         self, stage: Stage, moe: int, groups: Layout, zero: int, once: Durations, busy: Sequence[tuple[str, float]], rates: Rates
@@ -394,8 +426,8 @@ class StagePricer:
         for spent, window in passes:
             own = [(name, seconds * window / once.total) for name, seconds in busy] if once.total else []
             free = free_window(window, spent.tiers, spent.seconds, own)
-            left.append(_exposed(spent, self._gradient * free, max(1, stage.layers)))
-        return _add(*left), optimizer
+            left.append(exposed(spent, self._gradient * free, max(1, stage.layers)))
+        return add(*left), optimizer
 
     def _synchronisation(self, stage: Stage, groups: Layout, zero: int, rates: Rates) -> tuple[Spent, Spent, float]:
         """(gradients, new parameters, optimizer) of a stage, once a step, nothing hidden.
@@ -410,11 +442,11 @@ class StagePricer:
             owned += number / group[0] if zero else number
             gradients, parameters = number * self._wire_gradient, number * self._wire_parameter
             if zero == 0:
-                back = _add(back, self.network.collective("all_reduce", gradients, *group))
+                back = add(back, self.network.collective("all_reduce", gradients, *group))
             elif zero == 1:
-                back = _add(back, self.network.collective("reduce_scatter", gradients, *group))
+                back = add(back, self.network.collective("reduce_scatter", gradients, *group))
             if zero in (1, 2):
-                home = _add(home, self.network.collective("all_gather", parameters, *group))
+                home = add(home, self.network.collective("all_gather", parameters, *group))
         return back, home, optimizer_seconds(self.workload, owned, rates, self._unfused)
 
     def tied_sync(self, mesh: Mesh, distance: int) -> Spent:
@@ -426,59 +458,3 @@ class StagePricer:
         """Bytes that one device sends to the next stage: the residual stream, its share under sequence parallelism."""
         size = self._activation(mesh, sequences)
         return size / mesh.tensor if sequence_parallel else size
-
-
-def _floor(work: Work, rates: Rates) -> float:
-    return _longer(work.seconds, work.kernels * rates.launch)
-
-
-def _longer(seconds: float, launches: float) -> float:
-    """The longer of two that overlap, with a soft corner: the host runs ahead of the device, but not in every kernel.
-
-    The fourth root of the fourth powers: 19 % above either where both are equal, 1.5 % where one is twice the other.
-    """
-    large, small = (seconds, launches) if seconds > launches else (launches, seconds)
-    return large * (1 + (small / large) ** 4) ** 0.25 if large else 0.0
-
-
-def _wait(seconds: float, kernels: int, rates: Rates) -> float:
-    """What launching adds to a pass, and what the device idles while the host synchronises."""
-    return _longer(seconds, kernels * rates.launch) - seconds + rates.stall
-
-
-def _beside(seconds: float, window: float, rates: Rates) -> float:
-    """What `seconds` of gathers add to a pass that hides `window` of them: all beyond it, and a share of what is hidden, for
-    which the pass cedes memory bandwidth and multiprocessors.
-    """
-    hidden = min(seconds, max(0.0, window))
-    return seconds - hidden + rates.interference * hidden
-
-
-def _exposed(spent: Spent, window: float, layers: int) -> Spent:
-    if not spent.seconds:
-        return FREE
-    left = max(spent.seconds / layers, spent.seconds - window)
-    return spent.scaled(left / spent.seconds)
-
-
-def _shared(one: Spent, *others: Spent) -> float:
-    """Seconds of `others` on the tiers of `one`, each tier by its share of `one`: what `one` cannot hide under."""
-    if not one.seconds:
-        return 0.0
-    share = {name: seconds / one.seconds for name, seconds in one.tiers}
-    return sum(share.get(name, 0.0) * seconds for other in others for name, seconds in other.tiers)
-
-
-def _add(*parts: Spent) -> Spent:
-    busy = [part for part in parts if part.seconds]
-    if len(busy) <= 1:
-        return busy[0] if busy else FREE
-    return Spent(sum(part.seconds for part in busy), _tiers(*busy))
-
-
-def _tiers(*parts: Spent) -> tuple[tuple[str, float], ...]:
-    sums: dict[str, float] = {}
-    for part in parts:
-        for name, seconds in part.tiers:
-            sums[name] = sums.get(name, 0.0) + seconds
-    return tuple(sums.items())

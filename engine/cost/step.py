@@ -20,6 +20,7 @@ from ..quantity import Decider, Dimension, Quantity
 from .collectives import FREE, Network, Spent
 from .compute import ALIGNED, Rates, device_rates
 from .contention import Contention
+from .dispatch import exchange_notes
 from .factors import NOMINAL, Constant, Factors, load_constants
 from .link_shares import share_name
 from .memory_terms import local_microbatch
@@ -374,7 +375,7 @@ class TimeModel:
                 rows.append(Decider(f"share of bandwidth on {tier.name}", share))
         shares = (
             ("gradient_overlap", sync),
-            ("prefetch_overlap", terms["gather"] > 0),
+            ("prefetch_overlap", terms["gather"] > 0 or (terms["expert"] > 0 and bool(self.workload.dispatch_overlap))),
             ("ring_overlap", terms["context"] > 0),
         )
         rows += [Decider(name.replace("_", " "), self._constant(name)) for name, used in shares if used]
@@ -413,7 +414,7 @@ class TimeModel:
         if moe is not None and moe.capacity_factor is None and moe.imbalance == 1.0:
             rows.append("uneven load of experts: no imbalance stated, priced as balanced")
         if moe is not None and any(stage.mesh.expert > 1 for stage in plan.stages):
-            rows.append("exchange between experts: every copy of a token is sent and nothing is hidden, an upper end")
+            rows += exchange_notes(self.workload)
         if self.workload.dynamic_shapes:
             rows.append("dynamic shapes: priced at the stated sequence length")
         if not self.cluster.homogeneous:

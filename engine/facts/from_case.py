@@ -239,6 +239,8 @@ def _workload(case: Case) -> Iterator[Fact]:
         optimizer=stated.optimizer.name if stated.optimizer else None,
         optimizer_known=case.workload is not None or None,
         attention=stated.attention,
+        dispatcher=case.workload.dispatcher.value if case.workload and case.workload.dispatcher else stated.dispatcher,
+        dispatch_overlap=case.workload.dispatch_overlap if case.workload else stated.dispatch_overlap,
         dynamic_shapes=stated.dynamic_shapes,
         document_mask=stated.packing.document_mask if stated.packing else None,
         loss_scaling=stated.loss_scaling,

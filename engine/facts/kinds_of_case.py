@@ -173,6 +173,11 @@ OF_CASE: tuple[Kind, ...] = (
             "optimizer": text("Its name.", optional=True),
             "optimizer_known": flag("Whether its states are known.", optional=True),
             "attention": text("flash or unfused.", optional=True, one_of=("flash", "unfused")),
+            "dispatcher": text(
+                "How tokens reach their experts, as stated here or by the framework's settings: alltoall, allgather or deepep.",
+                optional=True, one_of=("alltoall", "allgather", "deepep"),
+            ),
+            "dispatch_overlap": flag("Whether that exchange runs beside another microbatch's computation.", optional=True),
             "dynamic_shapes": flag("Whether shapes change from step to step.", optional=True),
             "document_mask": flag("Whether packed documents are masked from each other.", optional=True),
             "loss_scaling": text("none, static or dynamic.", optional=True),

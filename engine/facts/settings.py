@@ -1,8 +1,4 @@
-"""A framework's own settings in one form: names in small letters with underscores, switches as yes and no.
-
-`--overlap-param-gather`, `overlap_param_gather` and `overlapParamGather: True` in three files are one setting. What a name
-means, and which ones a framework has, is for rules to know.
-"""
+"""A framework's own settings as facts read them: numbers and switches by their one name."""
 
 from __future__ import annotations
 
@@ -10,31 +6,14 @@ import re
 from collections.abc import Mapping
 
 from ..proposal import Case
+from ..proposal.settings import PATH as PATH
+from ..proposal.settings import Stated as Stated
+from ..proposal.settings import setting_name as setting_name
+from ..proposal.settings import setting_text as setting_text
+from ..proposal.settings import settings_of
 
-Stated = bool | int | float | str | None | list[bool | int | float | str | None]
-PATH = "/proposal/framework/settings"
-_YES, _NO = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
-
-
-def setting_name(written: str) -> str:
-    """The one form of a setting's name: `--tp-comm-overlap` is `tp_comm_overlap`."""
-    return re.sub(r"[-\s]+", "_", written.strip().lstrip("-")).lower()
-
-
-def setting_text(value: Stated) -> str:
-    """The one form of a value."""
-    if isinstance(value, list):
-        return ", ".join(setting_text(item) for item in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None:
-        return "none"
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    text = str(value).strip()
-    return "yes" if text.lower() in _YES else "no" if text.lower() in _NO else text
 
 
 def whole_number(value: Stated) -> int | None:
@@ -47,16 +26,7 @@ def whole_number(value: Stated) -> int | None:
 
 def stated_settings(case: Case) -> dict[str, tuple[Stated, str]]:
     """The settings of the proposal by their one name, each with its pointer; of two spellings the later counts."""
-    heading = case.loaded.stated.proposal
-    stated: Mapping[str, Stated] = (heading.framework.settings if heading and heading.framework else None) or {}
-    found = {
-        setting_name(name): (value, f"{PATH}/{name.replace('~', '~0').replace('/', '~1')}") for name, value in stated.items()
-    }
-    for name, (value, path) in tuple(found.items()):
-        # `--no-overlap-p2p-communication` is how a command line says that overlap_p2p_communication is off.
-        if name.startswith("no_") and setting_text(value) == "yes":
-            found.setdefault(name.removeprefix("no_"), (False, path))
-    return found
+    return settings_of(case.loaded.stated.proposal)
 
 
 def millionths(value: Stated) -> int | None:

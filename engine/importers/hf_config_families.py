@@ -126,6 +126,15 @@ def _sparse(
     return replace(model, moe=moe)
 
 
+def _route_groups(c: Config) -> tuple[int, int]:
+    """Groups of experts that the router is limited to, and how many of them a token may use; 1 of 1 where it chooses freely."""
+    method, keys = c.value("topk_method"), ("n_group", "topk_group")
+    stated = all((found := c.value(key)) is not None and found[1] is not None for key in keys)
+    if not stated or (method is not None and method[1] not in ("noaux_tc", "group_limited_greedy")):
+        return 1, 1
+    return c.count("moe.route_groups", keys[0]), c.count("moe.route_groups_kept", keys[1])
+
+
 def _deepseek(c: Config, *, correction: bool, mlp_bias: bool = False) -> Transformer:
     """DeepSeek-V2 and V3: latent attention, first layers dense, shared experts side by side.
 
@@ -159,6 +168,7 @@ def _deepseek(c: Config, *, correction: bool, mlp_bias: bool = False) -> Transfo
             correction = method[1] == "noaux_tc"
             c.origins["moe.router_bias"] = c.pointer("topk_method")
     shared = c.count("moe.shared_experts", "n_shared_experts", null=(0, "no shared experts where null"))
+    groups, kept = _route_groups(c)
     moe = MixtureOfExperts(
         experts=c.count("moe.experts", "n_routed_experts"),
         top_k=c.count("moe.top_k", "num_experts_per_tok"),
@@ -166,6 +176,8 @@ def _deepseek(c: Config, *, correction: bool, mlp_bias: bool = False) -> Transfo
         first_dense=c.count("moe.first_dense", "first_k_dense_replace"),
         shared_experts=shared,
         router_bias=correction,
+        route_groups=groups,
+        route_groups_kept=kept,
     )
     if shared:
         moe = replace(moe, shared_ffn=moe.ffn)

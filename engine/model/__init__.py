@@ -23,12 +23,13 @@ from .layers import (
     value_dim,
 )
 from .transformer import LatentAttention, MixtureOfExperts, Problem, Transformer, problems
-from .workload import DTYPE_BYTES, OPTIMIZER_MOMENTS, Attention, Optimizer, Precision, Workload
+from .workload import DTYPE_BYTES, OPTIMIZER_MOMENTS, Attention, Dispatcher, Optimizer, Precision, Workload
 
 __all__ = [
     "DTYPE_BYTES",
     "OPTIMIZER_MOMENTS",
     "Attention",
+    "Dispatcher",
     "ForwardFlops",
     "LatentAttention",
     "LayerParameters",

@@ -35,6 +35,9 @@ class MixtureOfExperts:
     shared_gate: bool = False
     #: Load of the busiest expert rank over the mean, a stated factor; 1 is even.
     imbalance: float = 1.0
+    #: The router keeps to `route_groups_kept` of `route_groups` groups of neighbouring experts a token; 1 of 1 is free choice.
+    route_groups: int = 1
+    route_groups_kept: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ def problems(model: Transformer) -> tuple[Problem, ...]:
         found.append(Problem("unknown", "norm", (("norm", model.norm),)))
     moe, latent = model.moe, model.latent
     if moe is not None:
-        found += _ranges("moe.", moe, ("experts", "top_k", "ffn", "every"), 1)
+        found += _ranges("moe.", moe, ("experts", "top_k", "ffn", "every", "route_groups", "route_groups_kept"), 1)
         found += _ranges("moe.", moe, ("first_dense", "shared_experts"), 0)
         if moe.shared_experts > 0 or moe.shared_ffn < 0:
             found += _ranges("moe.", moe, ("shared_ffn",), 1)
@@ -138,6 +141,14 @@ def problems(model: Transformer) -> tuple[Problem, ...]:
     if moe is not None:
         if moe.top_k > moe.experts:
             found.append(Problem("exceeds", "moe.top_k", (("top_k", moe.top_k), ("experts", moe.experts))))
+        if moe.experts % moe.route_groups:
+            cut = (("route_groups", moe.route_groups), ("experts", moe.experts))
+            found.append(Problem("indivisible", "moe.route_groups", cut))
+        elif moe.route_groups_kept > moe.route_groups:
+            cut = (("route_groups_kept", moe.route_groups_kept), ("route_groups", moe.route_groups))
+            found.append(Problem("exceeds", "moe.route_groups_kept", cut))
+        elif moe.top_k <= moe.experts and moe.top_k > (reachable := moe.experts // moe.route_groups * moe.route_groups_kept):
+            found.append(Problem("exceeds", "moe.top_k", (("top_k", moe.top_k), ("experts of the groups kept", reachable))))
         if model.layers < moe.first_dense + moe.every:
             detail = (("first_dense", moe.first_dense), ("every", moe.every), ("layers", model.layers))
             found.append(Problem("empty", "moe.first_dense" if moe.first_dense else "moe.every", detail))

@@ -18,6 +18,19 @@ class Attention(StrEnum):
     UNFUSED = "unfused"
 
 
+class Dispatcher(StrEnum):
+    """How tokens reach their experts and come back.
+
+    `ALLTOALL`: every copy of a token goes to its expert's device. `ALLGATHER`: every device gets all tokens of the expert group,
+    and the outputs are reduced and scattered. `DEEPEP`: a token goes once to each node that has an expert for it, and from
+    there on over the links inside (DeepEP, HybridEP).
+    """
+
+    ALLTOALL = "alltoall"
+    ALLGATHER = "allgather"
+    DEEPEP = "deepep"
+
+
 #: Bytes of one element by dtype name; fp8 training keeps its high-precision copies under other roles.
 DTYPE_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
@@ -72,6 +85,10 @@ class Workload:
     dropout: float = 0.0
     #: Sequences differ in length or shape from step to step.
     dynamic_shapes: bool = False
+    #: None: not stated; priced as an all-to-all. `dispatch_overlap`: the exchange of one microbatch runs beside the
+    #: computation of another, None: not stated.
+    dispatcher: Dispatcher | None = None
+    dispatch_overlap: bool | None = None
 
     @property
     def tokens_per_step(self) -> int:

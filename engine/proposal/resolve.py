@@ -21,6 +21,7 @@ from .resolve_cluster import ClusterResolver
 from .resolve_model import resolve_batch, resolve_model, resolve_workload
 from .resolve_plans import replicas_of, resolve_plans
 from .schema import Heading, Layouts, Profile
+from .settings import stated_dispatch
 
 if TYPE_CHECKING:
     from .launching import Launched
@@ -37,7 +38,7 @@ def resolve(loaded: LoadedProposal, library: Library) -> Case:
     model = resolve_model(stated.model, sequence_length, collect)
     described, cluster = ClusterResolver(stated.cluster, library, collect).resolve()
     batch = resolve_batch(stated.workload, collect, replicas_of(stated.plans, described) if loaded.launched else None)
-    workload = resolve_workload(stated.workload, batch, collect)
+    workload = resolve_workload(stated.workload, batch, collect, stated_dispatch(stated.proposal))
     if cluster is not None and heading.framework is not None:
         names = families(heading.framework.name, heading.framework.version)
         cluster = calibrated(cluster, library.calibration, *names, carry=library.carried)

@@ -9,6 +9,7 @@ from ..frozen import dataclass
 from ..model import (
     OPTIMIZER_MOMENTS,
     Attention,
+    Dispatcher,
     LatentAttention,
     MixtureOfExperts,
     Optimizer,
@@ -144,6 +145,8 @@ def _filled(shape: TransformerShape, sequence_length: int | None, collect: Colle
             capacity_factor=shape.moe.capacity_factor,
             group_size=shape.moe.group_size,
             imbalance=shape.moe.imbalance or 1.0,
+            route_groups=shape.moe.route_groups or 1,
+            route_groups_kept=shape.moe.route_groups_kept or shape.moe.route_groups or 1,
         )
     latent = None
     if shape.mla is not None:
@@ -205,8 +208,10 @@ def resolve_batch(
     return Batch(value // stated.sequence_length or None, value % stated.sequence_length)
 
 
-def resolve_workload(stated: WorkloadChoice | None, batch: Batch, collect: Collector) -> Workload | None:
-    """The workload, or None with every gap noted."""
+def resolve_workload(
+    stated: WorkloadChoice | None, batch: Batch, collect: Collector, dispatch: tuple[Dispatcher | None, bool | None]
+) -> Workload | None:
+    """The workload, or None with every gap noted. `dispatch`: what the settings say of the exchange between experts."""
     path = "/workload"
     stated = stated or WorkloadChoice()
     if stated.sequence_length is None:
@@ -223,6 +228,13 @@ def resolve_workload(stated: WorkloadChoice | None, batch: Batch, collect: Colle
         collect.assume("workload.packing.causal", f"{path}/packing/causal", "true", "decoder-only training")
     if stated.dropout is None:
         collect.assume("workload.dropout", f"{path}/dropout", "0", "documented default")
+    said: tuple[tuple[str, str | bool | None], ...] = (
+        ("dispatcher", stated.dispatcher), ("dispatch_overlap", stated.dispatch_overlap)
+    )  # fmt: skip
+    for (name, own), switched in zip(said, dispatch, strict=True):
+        if own is not None and switched is not None and own != switched:
+            detail = f"'workload.{name}' is {str(own).lower()}, and 'framework.settings' say {str(switched).lower()}"
+            collect.contradicts("dispatch", f"{path}/{name}", detail)
     if stated.dynamic_shapes is None:
         collect.assume("workload.dynamic_shapes", f"{path}/dynamic_shapes", "false", "documented default")
     if stated.sequence_length is None or batch.sequences is None or precision is None or optimizer is None:
@@ -236,6 +248,8 @@ def resolve_workload(stated: WorkloadChoice | None, batch: Batch, collect: Colle
         causal=True if causal is None else causal,
         dropout=stated.dropout or 0.0,
         dynamic_shapes=bool(stated.dynamic_shapes),
+        dispatcher=Dispatcher(stated.dispatcher) if stated.dispatcher else dispatch[0],
+        dispatch_overlap=stated.dispatch_overlap if stated.dispatch_overlap is not None else dispatch[1],
     )
 
 

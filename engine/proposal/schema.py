@@ -107,6 +107,8 @@ class Moe(Section):
         None, description="load of the busiest expert rank over the mean; default 1, a stated factor"
     )
     group_size: Count | None = Field(None, description="tokens routed together")
+    route_groups: Count | None = Field(None, description="groups of experts that the router is limited to; default 1")
+    route_groups_kept: Count | None = Field(None, description="of these, how many a token may use; default all")
 
 
 class Mla(Section):
@@ -192,6 +194,12 @@ class WorkloadChoice(Section):
         None, description="a name, or a mapping"
     )
     attention: Literal["flash", "unfused"] | None = Field(None, description="the attention kernel")
+    dispatcher: Literal["alltoall", "allgather", "deepep"] | None = Field(
+        None, description="how tokens reach their experts; default: what framework.settings say, or alltoall"
+    )
+    dispatch_overlap: bool | None = Field(
+        None, description="the exchange between experts runs beside another microbatch's computation"
+    )
     dynamic_shapes: bool | None = Field(None, description="shapes change from step to step")
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
     loss_scaling: Literal["none", "static", "dynamic"] | None = None

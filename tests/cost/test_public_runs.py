@@ -30,7 +30,7 @@ def lines() -> dict[str, tuple[float, float, float, float]]:
 
 
 def test_every_interval_holds_the_report(lines: dict[str, tuple[float, float, float, float]]) -> None:
-    assert len(lines) == 6
+    assert len(lines) == 11
     assert [name for name, (reported, _, low, high) in lines.items() if not low <= reported <= high] == []
 
 
@@ -39,3 +39,12 @@ def test_dense_runs_on_measured_devices_are_within_eight_percent(lines: dict[str
     for name in ("BLOOM 176B", "MT-NLG 530B on 2240", "MT-NLG 530B on 2800", "MT-NLG 530B on 3360"):
         reported, value, _, _ = lines[name]
         assert value == pytest.approx(reported, rel=0.08), name
+
+
+def test_runs_with_experts_that_nothing_was_fitted_to_are_within_a_fifth(
+    lines: dict[str, tuple[float, float, float, float]],
+) -> None:
+    """The two of GPT-OSS fixed the stall of a layer with experts; the others did not."""
+    for name in ("DeepSeek-V3", "Qwen3-235B batch 8192", "Qwen3-235B batch 2048", "DeepSeek-V3 on 1024"):
+        reported, value, _, _ = lines[name]
+        assert value == pytest.approx(reported, rel=0.2), name

@@ -164,3 +164,31 @@ def test_bounds_follow_the_layers_of_a_stage_and_of_the_model() -> None:
 def test_a_proposal_without_settings_has_no_facts_of_any() -> None:
     facts = facts_of("dense", {})
     assert [fact for fact in facts if fact.kind in ("setting", "world", "bound", "pipe_layout", "uneven_ends")] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "dispatcher", "overlap"),
+    [
+        ({}, None, None),
+        ({"moe-token-dispatcher-type": "alltoall"}, "alltoall", None),
+        ({"model.moe_token_dispatcher_type": "allgather", "overlap_moe_expert_parallel_comm": False}, "allgather", "no"),
+        ({"moe_token_dispatcher_type": "flex"}, "deepep", None),
+        ({"moe_token_dispatcher_type": "alltoall", "moe_enable_deepep": True}, "deepep", None),
+        ({"moe_token_dispatcher_type": "alltoall", "moe_enable_deepep": False}, "alltoall", None),
+        ({"--overlap-moe-expert-parallel-comm": True}, None, "yes"),
+        ({"parallelism.expert_parallel_comm_backend": "hybridep"}, "deepep", None),
+        ({"use_turbo_deepep": True}, "deepep", None),
+        ({"moe_token_dispatcher_type": "unheard"}, None, None),
+    ],
+)
+def test_settings_say_how_tokens_reach_experts(settings: dict[str, Any], dispatcher: str | None, overlap: str | None) -> None:
+    (work,) = of_kind(facts_of("moe", settings), "workload")
+    assert (work.get("dispatcher"), work.get("dispatch_overlap")) == (dispatcher, overlap)
+
+
+def test_a_dispatcher_against_the_settings_is_a_contradiction() -> None:
+    facts = facts_of("moe", {"moe_token_dispatcher_type": "allgather"}, {"/workload/dispatcher": "alltoall"})
+    (clash,) = of_kind(facts, "contradiction")
+    assert (clash.path, clash["detail"]) == (
+        "/workload/dispatcher", "'workload.dispatcher' is alltoall, and 'framework.settings' say allgather"
+    )  # fmt: skip

@@ -16,7 +16,7 @@ from .megatron_model import MODEL, Dialect, layer_flags, read_model
 from .uneven import balanced, by_rank, counted_ends, put_layers, stated_ends
 
 UNIFORM: Final = f"{PLAN}/uniform"
-MEGATRON: Final = Dialect("megatron-lm", "Megatron-LM d98e8a64d, megatron/training/arguments.py")
+MEGATRON: Final = Dialect("megatron-lm", "Megatron-LM d98e8a64d, megatron/training/arguments.py", dispatcher="allgather")
 _FIRST_AND_LAST: Final = (
     ("decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage"),
     ("decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage"),

@@ -37,6 +37,8 @@ class Dialect:
     #: Query groups count only beside the flag `group_query_attention`.
     groups_need_flag: bool = True
     top_k: int | None = 2
+    #: How tokens reach their experts where nothing is said of it, nothing then overlapping the exchange.
+    dispatcher: str | None = None
     optimizer: str | None = "adam"
     sharded_optimizer: bool | None = False
     #: bf16 parameters accumulate fp32 gradients unless told otherwise.
@@ -222,6 +224,14 @@ def _experts(e: Entries, d: Draft, dialect: Dialect) -> None:
     if isinstance(wide, int) and shared is not None and wide > 0:
         d.put(f"{base}/shared_ffn", wide, shared[1])
         d.put(f"{base}/shared_experts", 1, shared[1])
+    if dialect.dispatcher is not None:
+        if not any(e.peek(name) for name in ("moe_token_dispatcher_type", "moe_enable_deepep")):
+            why = f"'moe_token_dispatcher_type' is {dialect.dispatcher} by default"
+            d.assume("/workload/dispatcher", dialect.dispatcher, why)
+        if e.peek("overlap_moe_expert_parallel_comm") is None:
+            d.assume("/workload/dispatch_overlap", False, "'overlap_moe_expert_parallel_comm' is off by default")
+    d.keep(f"{base}/route_groups", e.integer("moe_router_num_groups"))
+    d.keep(f"{base}/route_groups_kept", e.integer("moe_router_group_topk"))
     _sparse(d, base, frequency)
     if deepspeed and frequency is None and d.keep(f"{base}/every", interval) is None:
         d.assume(f"{base}/every", 2, "'expert_interval' is 2 by default")
