@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal
 from .config import ISOLATED, Settings
 from .facts import KINDS
 from .frozen import dataclass
-from .hardware import Library, open_library
+from .hardware import Library, folder_name, open_library
 from .inference import Catalogue, Gate, load_catalogue
+from .proposal.references import repository_root
 
 if TYPE_CHECKING:
     from .config import Change
@@ -41,15 +42,16 @@ class Options:
     config: str | None = None
     base: str | None = None
 
-    def said(self) -> tuple[tuple[str, str | bool], ...]:
-        """The options that change what is decided, as they are typed; folders as they were given, with `/`."""
+    def said(self, root: Path | None = None) -> tuple[tuple[str, str | bool], ...]:
+        """The options that change what is decided, as they are typed. Folders and files from `root`, the repository of the
+        proposal; what lies outside it by its own name."""
         rows: list[tuple[str, str | bool]] = []
         if self.as_of is not None:
             rows.append(("as-of", self.as_of.isoformat()))
-        rows += [("hardware", Path(folder).as_posix()) for folder in self.hardware]
-        rows += [("rules", Path(folder).as_posix()) for folder in self.rules]
+        rows += [("hardware", folder_name(folder, root)) for folder in self.hardware]
+        rows += [("rules", folder_name(folder, root)) for folder in self.rules]
         if self.config is not None:
-            rows.append(("config", Path(self.config).as_posix()))
+            rows.append(("config", folder_name(self.config, root)))
         if self.settings is ISOLATED:
             rows.append(("isolated", True))
         if self.work_limit is not None:
@@ -65,11 +67,13 @@ class Session:
 
     options: Options = field(default_factory=Options)
     settings: Settings = ISOLATED
+    #: The repository of the proposal that the session was opened for.
+    root: Path | None = None
 
     @cached_property
     def library(self) -> Library:
         """Data sheets, shipped and the caller's own."""
-        return open_library((*self.settings.hardware, *self.options.hardware))
+        return open_library((*self.settings.hardware, *self.options.hardware), self.root)
 
     @cached_property
     def _configured(self) -> tuple[Catalogue, tuple[Change, ...]]:
@@ -140,7 +144,7 @@ class Sessions:
             if found is None:
                 while len(self._open) >= self.MOST:
                     self._open.pop(next(iter(self._open))).close()
-                found = Session(self._options, settings)
+                found = Session(self._options, settings, repository_root(path) if path is not None else None)
                 # Read now: the folders of a revision go away, and a wrong configuration is not one proposal's fault.
                 _ = found.catalogue, found.library
         self._open[settings.identity] = found

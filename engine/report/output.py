@@ -46,6 +46,17 @@ def write_whole(path: str | os.PathLike[str], text: str, *, overwrite: bool = Tr
         ) from None
 
 
+def demand_writable(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError where `write_whole` could not write to `path` for want of its folder, before work is spent on it."""
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        raise UsageError(
+            f"'{os.fspath(path)}' cannot be written: there is no folder '{folder.name}'",
+            code="usage.output",
+            remedy="Name a file in a folder that exists and that you may write to.",
+        )
+
+
 def _send(target: Path, text: str, shown: str) -> None:
     """Write to a device or pipe. Opening a pipe would wait for a reader for ever; once it is open, writing may wait."""
     until = time.monotonic() + PATIENCE_S

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Any
 
 from ..decision.review import Candidate, Review
@@ -85,15 +84,11 @@ def _front_matter(review: Review, title: str) -> list[str]:
 
 
 def _options(review: Review) -> list[str]:
-    """What the review was asked with, for whoever makes it again; an absolute folder by its name alone."""
+    """What the review was asked with, for whoever makes it again."""
     if not review.options:
         return []
-    said = [f"--{name}" if value is True else f"--{name}={_folder(str(value))}" for name, value in review.options]
+    said = [f"--{name}" if value is True else f"--{name}={value}" for name, value in review.options]
     return [f"options: [{', '.join(map(yaml_text, said))}]"]
-
-
-def _folder(value: str) -> str:
-    return PurePath(value).name if PurePath(value).is_absolute() else value
 
 
 def judged(review: Review) -> Candidate | None:
