@@ -83,11 +83,11 @@ def decide(material: Material) -> Review:
     cut_off = outcome is not None and outcome.search.tally.cut_off
     conditions = conditions_of(material.facts, material.findings, recommended, cut_off=cut_off)
     size = outcome.search.size if outcome is not None else 0
-    ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals, size, cut_off)
-    if ruling.refused_of == "evidence":
-        conditions = ()
     submitted = case.with_role(Role.SUBMITTED) or case.with_role(Role.REFERENCE)
     against = next((one for one in candidates if submitted and one.plan.name == submitted.name), None)
+    ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals, size, cut_off, against)
+    if ruling.refused_of == "evidence":
+        conditions = ()
     effects: Mapping[str, float] = {}
     found = {finding.rule_id for finding in material.findings}
     amortisation = _amortisation(material)
