@@ -9,6 +9,7 @@ once. Nothing here knows schedules or other stages.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import NamedTuple
 
 from ..model import DTYPE_BYTES, Transformer, Workload
@@ -370,7 +371,7 @@ class StagePricer:
         ends = [_floor(one, rates) for one in (work.forward, work.backward, work.weight)]
         gather = max(0.0, gathered.seconds - self._prefetch * ends[0])
         gather_back = max(0.0, scattered.seconds - self._prefetch * (ends[1] + ends[2]))
-        terms = (0.0,) * 4 + (forth.seconds + home.seconds, 0.0, 0.0, gather + gather_back, 0.0, sum(ends))
+        terms = (0.0,) * 4 + (forth.seconds + home.seconds, 0.0, 0.0, gather + gather_back, 0.0, fsum(ends))
         durations = Durations(ends[0] + forth.seconds + gather, ends[1] + home.seconds + gather_back, ends[2])
         compute = work.forward.seconds + work.backward.seconds + work.weight.seconds
         first = (forth.seconds, 0.0, 0.0, gather)
@@ -466,14 +467,14 @@ def _shared(one: Spent, *others: Spent) -> float:
     if not one.seconds:
         return 0.0
     share = {name: seconds / one.seconds for name, seconds in one.tiers}
-    return sum(share.get(name, 0.0) * seconds for other in others for name, seconds in other.tiers)
+    return fsum(share.get(name, 0.0) * seconds for other in others for name, seconds in other.tiers)
 
 
 def _add(*parts: Spent) -> Spent:
     busy = [part for part in parts if part.seconds]
     if len(busy) <= 1:
         return busy[0] if busy else FREE
-    return Spent(sum(part.seconds for part in busy), _tiers(*busy))
+    return Spent(fsum(part.seconds for part in busy), _tiers(*busy))
 
 
 def _tiers(*parts: Spent) -> tuple[tuple[str, float], ...]:

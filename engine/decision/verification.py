@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from importlib.resources import files
-from math import ceil, exp, log, sqrt
+from math import ceil, exp, fsum, log, sqrt
 
 from ..proposal import Case
 from ..quantity import Dimension, Estimate, Grade, Provenance, human
@@ -119,7 +119,7 @@ def verification_of(case: Case, recommended: Candidate | None, against: Candidat
     priced = recommended.priced
     if priced is not None:
         ledger = priced.step.ledger
-        inside = sum(seconds for name, seconds in priced.step.terms if name in COMMUNICATION)
+        inside = fsum(seconds for name, seconds in priced.step.terms if name in COMMUNICATION)
         exposed = ledger.exposed_s + ledger.transfer_inter_s + ledger.transfer_intra_s + inside
         most = max(2 * exposed, exposed + 0.05 * recommended.step.value)
         rows.append(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from math import inf
+from math import fsum, inf
 from time import monotonic
 
 from ..cost.memory import Fit
@@ -113,7 +113,7 @@ class UnevenSearch:
                     continue
                 dense, routed, ends = search.layer_costs(option)
                 rows = [part for part, there in ((dense, model.layers - moe), (routed, moe)) if there]
-                total = sum(n * part[:, 1].min() for part, n in ((dense, model.layers - moe), (routed, moe)))
+                total = fsum(n * part[:, 1].min() for part, n in ((dense, model.layers - moe), (routed, moe)))
                 total += ends[0, 1] + ends[-1, 1]
                 scale = mesh.devices if len(setting.meshes) > 1 else 1
                 best = min(best, scale * float(total))

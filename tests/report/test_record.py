@@ -88,7 +88,7 @@ def test_the_first_screen_says_may_it_run_what_instead_and_how_sure() -> None:
     assert "**How sure?** The step time is estimated" in screen
     refused = render_record(bare()).split("## Decision")[0]
     assert "**REFUSED.**" in refused
-    assert "not on this evidence" in refused
+    assert "Not on this evidence" in refused
 
 
 def test_people_decide_between_the_marks() -> None:
