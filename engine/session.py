@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from .config import ISOLATED, Settings
+from .errors import PlanproofError
 from .facts import KINDS
 from .frozen import dataclass
 from .hardware import Library, folder_name, open_library
@@ -165,7 +166,7 @@ class Sessions:
         return known
 
     def _found(self, path: str | Path, stack: ExitStack) -> Settings:
-        from .config import load_settings, nearest_settings, settings_from_revision
+        from .config import load_settings, nearest_settings, seen_from_here, settings_from_revision
 
         options = self._options
         if options.base is not None:
@@ -173,4 +174,8 @@ class Sessions:
 
             into = Path(stack.enter_context(TemporaryDirectory(prefix="planproof-")))
             return settings_from_revision(options.base, path, into, config=options.config)
-        return load_settings(options.config) if options.config is not None else nearest_settings(path)
+        try:
+            return load_settings(options.config) if options.config is not None else nearest_settings(path)
+        except PlanproofError as error:
+            error.place = seen_from_here(error.place, options.config if options.config is not None else path)
+            raise
