@@ -44,6 +44,9 @@ METHOD = (
     "stage solver); event simulation for the step time; "
 )
 EXACT = "exact within the declared space under the cost model"
+#: After CUT_OFF: the bound of what was not looked at, or that there is none.
+BELOW = "; no plan that was left out takes less than {floor} a step"
+NO_BOUND = "; how fast what was left out could be has no bound"
 WITHIN = "uneven plans beyond the first few of a setting were bounded, not priced: none is below {floor}, {gap} under the fastest"
 CUT_OFF = "stopped at its limit of work or time, so no claim is made for the plans that were not looked at"
 
@@ -283,7 +286,7 @@ def _claim(outcome: Outcome) -> str:
     """What may be said of the plans that were not priced."""
     fastest, floor = outcome.selection.fastest, outcome.search.floor
     if outcome.search.tally.cut_off:
-        return CUT_OFF
+        return CUT_OFF + (BELOW.format(floor=human(floor, Dimension.TIME)) if 0 < floor < float("inf") else NO_BOUND)
     if fastest is None or floor >= fastest.seconds:
         return EXACT
     return WITHIN.format(floor=human(floor, Dimension.TIME), gap=f"{100 * (1 - floor / fastest.seconds):.2g} %")

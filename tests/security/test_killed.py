@@ -54,7 +54,6 @@ def commands(folder: Path) -> list[tuple[list[str], list[Path]]]:
         (lint, [folder / file for file in formats.values()]),
         ([*review, "-o", str(folder / "record.md")], [folder / "record.md"]),
         ([*review, "--format", "html", "-o", str(folder / "report.html")], [folder / "report.html"]),
-        ([*review, "--format", "json", "-o", str(folder / "review.json")], [folder / "review.json"]),
         (["import", "megatron", str(LAUNCH), "--force", "-o", str(folder / "imported.yaml")], [folder / "imported.yaml"]),
         (
             ["calibrate", str(RUNS), "--device", "A100-80GB", "--software", "megatron-lm", "--as-of", "2026-12-02",
@@ -101,12 +100,12 @@ def killed_commands(folder: Path, chosen: list[tuple[list[str], list[Path]]], mo
 
 def test_commands_killed_at_ten_moments_leave_old_or_new_files(tmp_path: Path) -> None:
     chosen = commands(tmp_path)
-    killed_commands(tmp_path, [chosen[0], chosen[4]], 5, 1)
+    killed_commands(tmp_path, [chosen[0], chosen[3]], 5, 1)
 
 
 @pytest.mark.long
 def test_commands_killed_at_a_hundred_random_moments_leave_old_or_new_files(tmp_path: Path) -> None:
-    assert killed_commands(tmp_path, commands(tmp_path), 17, 20261202) > 5
+    assert killed_commands(tmp_path, commands(tmp_path), 20, 20261202) > 5
 
 
 def test_what_a_killed_run_left_is_cleared_and_what_a_run_beside_writes_is_not(tmp_path: Path) -> None:
