@@ -275,7 +275,7 @@ def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact]
             changes=silencing.changes,
             configuration=tuple((layer.name, layer.sha256) for layer in opened.settings.layers if layer.entries),
             judged_on=opened.today.isoformat() if silencing.notes else None,
-            options=opened.options.said(),
+            options=opened.options.said(case.loaded.root),
             seconds=time.perf_counter() - started,
         )
     )

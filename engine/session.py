@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from .config import ISOLATED, Settings
+from .errors import PlanproofError
 from .facts import KINDS
 from .frozen import dataclass
-from .hardware import Library, open_library
+from .hardware import Library, folder_name, open_library
 from .inference import Catalogue, Gate, load_catalogue
+from .proposal.references import repository_root
 
 if TYPE_CHECKING:
     from .config import Change
@@ -41,15 +43,16 @@ class Options:
     config: str | None = None
     base: str | None = None
 
-    def said(self) -> tuple[tuple[str, str | bool], ...]:
-        """The options that change what is decided, as they are typed; folders as they were given, with `/`."""
+    def said(self, root: Path | None = None) -> tuple[tuple[str, str | bool], ...]:
+        """The options that change what is decided, as they are typed. Folders and files from `root`, the repository of the
+        proposal; what lies outside it by its own name."""
         rows: list[tuple[str, str | bool]] = []
         if self.as_of is not None:
             rows.append(("as-of", self.as_of.isoformat()))
-        rows += [("hardware", Path(folder).as_posix()) for folder in self.hardware]
-        rows += [("rules", Path(folder).as_posix()) for folder in self.rules]
+        rows += [("hardware", folder_name(folder, root)) for folder in self.hardware]
+        rows += [("rules", folder_name(folder, root)) for folder in self.rules]
         if self.config is not None:
-            rows.append(("config", Path(self.config).as_posix()))
+            rows.append(("config", folder_name(self.config, root)))
         if self.settings is ISOLATED:
             rows.append(("isolated", True))
         if self.work_limit is not None:
@@ -65,11 +68,13 @@ class Session:
 
     options: Options = field(default_factory=Options)
     settings: Settings = ISOLATED
+    #: The repository of the proposal that the session was opened for.
+    root: Path | None = None
 
     @cached_property
     def library(self) -> Library:
         """Data sheets, shipped and the caller's own."""
-        return open_library((*self.settings.hardware, *self.options.hardware))
+        return open_library((*self.settings.hardware, *self.options.hardware), self.root)
 
     @cached_property
     def _configured(self) -> tuple[Catalogue, tuple[Change, ...]]:
@@ -140,7 +145,7 @@ class Sessions:
             if found is None:
                 while len(self._open) >= self.MOST:
                     self._open.pop(next(iter(self._open))).close()
-                found = Session(self._options, settings)
+                found = Session(self._options, settings, repository_root(path) if path is not None else None)
                 # Read now: the folders of a revision go away, and a wrong configuration is not one proposal's fault.
                 _ = found.catalogue, found.library
         self._open[settings.identity] = found
@@ -161,7 +166,7 @@ class Sessions:
         return known
 
     def _found(self, path: str | Path, stack: ExitStack) -> Settings:
-        from .config import load_settings, nearest_settings, settings_from_revision
+        from .config import load_settings, nearest_settings, seen_from_here, settings_from_revision
 
         options = self._options
         if options.base is not None:
@@ -169,4 +174,8 @@ class Sessions:
 
             into = Path(stack.enter_context(TemporaryDirectory(prefix="planproof-")))
             return settings_from_revision(options.base, path, into, config=options.config)
-        return load_settings(options.config) if options.config is not None else nearest_settings(path)
+        try:
+            return load_settings(options.config) if options.config is not None else nearest_settings(path)
+        except PlanproofError as error:
+            error.place = seen_from_here(error.place, options.config if options.config is not None else path)
+            raise

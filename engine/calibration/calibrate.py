@@ -10,7 +10,7 @@ from math import exp
 from pathlib import Path
 from statistics import mean
 
-from ..errors import DataError, UsageError
+from ..errors import DataError, Place, UsageError
 from ..hardware import open_library
 from ..hardware.sheets import same_name
 from .case import Case
@@ -18,6 +18,7 @@ from .fit import PARAMETERS, Fitted, fit, telling
 from .folds import Folds, leave_out, residual, spread
 from .kinds import Reading, read_cases
 from .memory_calibrate import HeldMemory, held_memory, kinds_of
+from .runs import COLUMNS
 from .sheet import sheet_text
 
 #: Fewer rows than this times the parameters tell nothing.
@@ -45,16 +46,17 @@ def calibrate_files(
     """
     library = open_library(hardware)
     readings = [read_cases(path, library) for path in files]
-    cases = [case for reading in readings for case in reading.cases if _usable(case)]
+    cases = read = [case for reading in readings for case in reading.cases if _usable(case)]
     if device is not None:
         wanted = library.device(device).name
         cases = [case for case in cases if case.device == wanted]
     if software is not None:
         cases = [case for case in cases if same_name(case.software) == same_name(software)]
-    kinds = Counter((case.device, case.software) for case in cases)
-    if len(kinds) > 1:
-        shown = ", ".join(f"{name} under {family} ({count} rows)" for (name, family), count in sorted(kinds.items()))
-        raise UsageError(f"the files hold runs of several kinds: {shown}", remedy="Choose one with --device and --software.")
+    if len({(case.device, case.software) for case in cases}) > 1:
+        raise UsageError(
+            f"the files hold runs of several kinds: {_shown(cases)}",
+            place=Place(str(files[0])), remedy="Choose one with --device and --software.",
+        )  # fmt: skip
     lines = [line for reading in readings for line in _told(reading)]
     held = _memory(files, cases, library.device(device).name if device is not None else None, software)
     lines += held.lines if held is not None else ()
@@ -64,17 +66,35 @@ def calibrate_files(
         lines.append(f"step time: {len(cases)} rows can be used, too few to fit; the sheet holds memory alone")
         sheet = sheet_text((), None, None, digests, day, held=held, command=_command(digests, *_kind(held), day))
         return Calibrated(tuple(lines), sheet, (), None, None, held)
+    if read and not cases:
+        raise UsageError(
+            f"no row is of {device or 'any device'} under {software or 'any software'}; the files hold {_shown(read)}",
+            place=Place(str(files[0])), remedy="Choose one of these with --device and --software.",
+        )  # fmt: skip
     if len(cases) < LEAST * max(1, len(names)):
+        needed = max(len(names), 3)
         raise DataError(
-            f"{len(cases)} rows can be used, fewer than {LEAST * max(len(names), 3)} for {max(len(names), 3)} parameters",
-            remedy="; ".join(lines) or "Give more measured runs of one device and software family.",
-        )
+            f"{_rows(len(cases))} can be used, fewer than {LEAST * needed} for {needed} parameters: "
+            + "; ".join(line.strip() for line in lines),
+            place=Place(str(files[0])), code="data.few_runs",
+            remedy=f"Give at least {LEAST * needed} measured runs of one device and software family, with the columns "
+            f"{', '.join(COLUMNS)} (docs/accuracy.md).",
+        )  # fmt: skip
     fitted = fit(cases, names)
     folds = leave_out(cases, names)
     lines += _results(cases, fitted, folds)
     command = _command(digests, cases[0].device, cases[0].software, day)
     sheet = sheet_text(cases, fitted, folds, digests, day, held=held, command=command)
     return Calibrated(tuple(lines), sheet, tuple(cases), fitted, folds, held)
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
+
+
+def _shown(cases: Sequence[Case]) -> str:
+    kinds = Counter((case.device, case.software) for case in cases)
+    return ", ".join(f"{name} under {family} ({_rows(count)})" for (name, family), count in sorted(kinds.items()))
 
 
 def _command(digests: Sequence[tuple[str, str]], device: str, software: str, day: date) -> str:

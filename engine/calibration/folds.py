@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from math import exp, log, sqrt
+from math import exp, fsum, log, sqrt
 from typing import NamedTuple
 
 from ..cost.factors import load_constants
@@ -64,7 +64,7 @@ def residual(errors: Sequence[tuple[Case, float]], level: float = LEVEL) -> floa
     for case, _ in errors:
         count[case.group] += 1
     rows = sorted((abs(error), 1 / count[case.group]) for case, error in errors)
-    total = sum(weight for _, weight in rows)
+    total = fsum(weight for _, weight in rows)
     wanted = min(1.0, level * (1 + 1 / len(rows))) * total
     reached = 0.0
     for size, weight in rows:
@@ -95,7 +95,7 @@ def slope_of_ratios(
             slopes.append((sqrt(max(0.0, (one - other) ** 2 - noise**2)) / distance, 1 / sqrt(len(pairs))))
     if len(slopes) < PAIRS:
         return constants["ratio_slope"].value
-    wanted, reached = level * sum(weight for _, weight in slopes), 0.0
+    wanted, reached = level * fsum(weight for _, weight in slopes), 0.0
     for slope, weight in sorted(slopes):
         reached += weight
         if reached >= wanted - 1e-12:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import fsum
 from statistics import median
 
 from .memory_case import Prediction
@@ -127,7 +128,7 @@ def _residual(name: str, rows: Sequence[Prediction]) -> list[FittedConstant]:
 
 
 def _weighted(pairs: Sequence[tuple[float, float]], share: float) -> float:
-    total, ordered = sum(weight for _, weight in pairs), sorted(pairs)
+    total, ordered = fsum(weight for _, weight in pairs), sorted(pairs)
     passed = 0.0
     for value, weight in ordered:
         passed += weight

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import log, sqrt
+from math import fsum, log, sqrt
 from statistics import mean, median
 
 
@@ -60,8 +60,8 @@ def spearman(points: Sequence[Point]) -> float | None:
         return None
     x, y = _ranks([point.predicted for point in points]), _ranks([point.measured for point in points])
     mx, my = mean(x), mean(y)
-    top = sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True))
-    below = (sum((a - mx) ** 2 for a in x) * sum((b - my) ** 2 for b in y)) ** 0.5
+    top = fsum((a - mx) * (b - my) for a, b in zip(x, y, strict=True))
+    below = (fsum((a - mx) ** 2 for a in x) * fsum((b - my) ** 2 for b in y)) ** 0.5
     return top / below if below else None
 
 

@@ -33,10 +33,12 @@ def calibrate(
     """
     from ..calibration.calibrate import calibrate_files
     from ..report.escape import terminal
+    from ..report.output import demand_writable, write_whole
 
+    demand_writable(output)  # before the fit, which takes a while
     day = as_of.date() if as_of is not None else date.today()
     found = calibrate_files(files, device=device, software=software, hardware=hardware, day=day)
     for line in found.lines:
         click.echo(terminal(line))
-    output.write_text(found.sheet, encoding="utf-8")
+    write_whole(output, found.sheet)
     click.echo(terminal(f"written: {output}"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ..decision.review import Review
@@ -27,7 +29,30 @@ _templates = click.option(
 )
 
 
-def _again(found: RecordFile, root: str | None) -> tuple[Review, str | None]:
+def _moved(command: Callable[..., int]) -> Callable[..., int]:
+    """Options that say where what the record was made with is now."""
+    kinds = (
+        ("--config", False, "configuration"), ("--rules", True, "folder of rules"), ("--hardware", True, "folder of data sheets"),
+    )  # fmt: skip
+    for name, many, what in kinds:
+        command = click.option(
+            name, multiple=many, type=click.Path(exists=True),
+            help=f"Where the {what} that the record was made with is now, if it moved.",
+        )(command)  # fmt: skip
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where what a record names is now, as far as the command line says: roots, folders and files."""
+
+    root: str | None = None
+    hardware: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    config: str | None = None
+
+
+def _again(found: RecordFile, now: Where) -> tuple[Review, str | None]:
     """The review that the record names, made again; the templates of its configuration."""
     from datetime import date
 
@@ -35,21 +60,24 @@ def _again(found: RecordFile, root: str | None) -> tuple[Review, str | None]:
     from ..errors import Place, UsageError
     from ..pipeline import Options, review_loaded, session
     from ..proposal import load_proposal
-    from ..report.record_file import find_proposal
+    from ..report.record_file import base_of, find_named, find_proposal
 
-    path = find_proposal(found, root)
+    path = find_proposal(found, now.root)
+    base = base_of(found, path)
+    configs = find_named(found, "config", base, (now.config,) if now.config is not None else ())
+    hardware, rules = find_named(found, "hardware", base, now.hardware), find_named(found, "rules", base, now.rules)
     values: dict[str, list[str]] = {}
     for name, value in found.options:
         values.setdefault(name, []).append(value)
     try:
         options = Options(
             as_of=date.fromisoformat(values["as-of"][-1]) if "as-of" in values else None,
-            hardware=tuple(values.get("hardware", ())),
-            rules=tuple(values.get("rules", ())),
+            hardware=hardware,
+            rules=rules,
             work_limit=int(values["work-limit"][-1]) if "work-limit" in values else None,
             time_limit=float(values["time-limit"][-1]) if "time-limit" in values else None,
             settings=ISOLATED if "isolated" in values else None,
-            config=values["config"][-1] if "config" in values else None,
+            config=configs[-1] if configs else None,
         )
     except ValueError as error:
         raise UsageError(f"an option of the front matter has a wrong value: {error}", place=Place(found.name)) from None
@@ -61,8 +89,9 @@ def _again(found: RecordFile, root: str | None) -> tuple[Review, str | None]:
 @record.command("verify")
 @click.argument("records", nargs=-1, required=True, type=click.Path())
 @_root
+@_moved
 @_templates
-def verify(records: tuple[str, ...], root: str | None, templates: str | None) -> int:
+def verify(records: tuple[str, ...], templates: str | None, **moved: Any) -> int:
     """Review the inputs of each RECORD again and compare byte by byte, the block for people left out.
 
     No number is read from the record. Where it differs, what changed (an input, the rules, the release) and what that does to the
@@ -76,7 +105,7 @@ def verify(records: tuple[str, ...], root: str | None, templates: str | None) ->
     worst = 0
     for name in records:
         try:
-            lines = _verified(Path(name), root, templates)
+            lines = _verified(Path(name), Where(**moved), templates)
         except PlanproofError as error:
             if len(records) == 1:
                 raise
@@ -91,20 +120,20 @@ def verify(records: tuple[str, ...], root: str | None, templates: str | None) ->
     return worst
 
 
-def _verified(path: Path, root: str | None, templates: str | None) -> list[str]:
+def _verified(path: Path, now: Where, templates: str | None) -> list[str]:
     from ..report.record_file import differences, read_record
 
     found = read_record(path)
-    done, text = _rendered(found, root, templates)
+    done, text = _rendered(found, now, templates)
     return differences(found, text, dict(done.digests))
 
 
-def _rendered(found: RecordFile, root: str | None, templates: str | None) -> tuple[Review, str]:
+def _rendered(found: RecordFile, now: Where, templates: str | None) -> tuple[Review, str]:
     from pathlib import Path
 
     from ..report.record import render_record
 
-    done, configured = _again(found, root)
+    done, configured = _again(found, now)
     chosen = templates or configured
     return done, render_record(done, Path(chosen) if chosen else None)
 
@@ -118,7 +147,8 @@ def _rendered(found: RecordFile, root: str | None, templates: str | None) -> tup
 )
 @click.option("--rows", type=click.Path(dir_okay=False), help="Write the run there as a CSV row that 'calibrate' takes.")
 @_root
-def compare_command(record_file: str, measured: str, plan: str | None, format_: str, rows: str | None, root: str | None) -> int:
+@_moved
+def compare_command(record_file: str, measured: str, plan: str | None, format_: str, rows: str | None, **moved: Any) -> int:
     """Hold the predictions of RECORD against the run MEASURED: which hold, why not, and whether the decision stands.
 
     MEASURED is a log of Megatron-LM, torchtitan or DeepSpeed, or a CSV or JSON table with one row a step or rank and the columns
@@ -141,7 +171,7 @@ def compare_command(record_file: str, measured: str, plan: str | None, format_: 
     except OSError as error:
         raise DataError(f"the measured run cannot be read: {error.strerror}", place=Place(measured)) from None
     log = read_run_log(raw, measured)
-    done, text = _rendered(found, root, None)
+    done, text = _rendered(found, Where(**moved), None)
     if differences(found, text, dict(done.digests)):
         click.echo("note: the record does not verify; the predictions are those of its inputs as they are now.", err=True)
     wanted = plan or log.plan or done.recommended
@@ -167,7 +197,11 @@ def compare_command(record_file: str, measured: str, plan: str | None, format_: 
     "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Text, or JSON."
 )
 @_root
-def list_records(folder: str, format_: str, root: str | None) -> int:
+@click.option(
+    "--hardware", multiple=True, type=click.Path(exists=True, file_okay=False),
+    help="Where folders of data sheets are that records were made with and that lie outside their repository.",
+)  # fmt: skip
+def list_records(folder: str, format_: str, root: str | None, hardware: tuple[str, ...]) -> int:
     """List the records under FOLDER: date, verdict, plan, valid or stale, superseded by. Exit status 1 where one is stale.
 
     Valid: the proposal and every other file that the record names still has the digest that it names; `record verify` is
@@ -188,7 +222,7 @@ def list_records(folder: str, format_: str, root: str | None) -> int:
             found.append(read_record(path))
         except PlanproofError as error:
             broken.append((str(path), str(error)))
-    rows = listed(found, root, Path(folder))
+    rows = listed(found, root, Path(folder), hardware)
     if format_ == "json":
         click.echo(json_text([row | {"error": None} for row in rows] + [{"record": p, "error": e} for p, e in broken]), nl=False)
     elif rows:

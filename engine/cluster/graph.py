@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
+from math import fsum
 
 import networkx as nx
 
@@ -337,7 +338,7 @@ class ClusterGraph:
         nodes = sum(machine.count for machine in joined)
         if not ups or nodes < 2 or any(rate is None for rate in ups):
             return None
-        return sum(rate for rate in ups if rate is not None) * (nodes // 2) / nodes
+        return fsum(rate for rate in ups if rate is not None) * (nodes // 2) / nodes
 
     def slowest_link(self, devices: Sequence[int]) -> Bottleneck | None:
         """The slowest link that a group of devices (numbered over the cluster) must pass, going by the widest paths.
@@ -460,7 +461,7 @@ def _halves(devices: int) -> Iterator[tuple[int, ...]]:
 
 
 def _cut(lanes: Sequence[tuple[int, int, float]], half: set[int]) -> float:
-    return sum(rate for a, b, rate in lanes if (a in half) != (b in half))
+    return fsum(rate for a, b, rate in lanes if (a in half) != (b in half))
 
 
 def _of(fabric: int, first: Vertex, second: Vertex) -> bool:

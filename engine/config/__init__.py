@@ -12,7 +12,7 @@ from .settings import ISOLATED, Settings
 
 if TYPE_CHECKING:
     from .changes import Change, exempted, groups, in_force
-    from .finding import file_from_revision, load_settings, nearest_settings, settings_from_revision
+    from .finding import file_from_revision, load_settings, nearest_settings, seen_from_here, settings_from_revision
 
 __all__ = [
     "ISOLATED",
@@ -24,6 +24,7 @@ __all__ = [
     "in_force",
     "load_settings",
     "nearest_settings",
+    "seen_from_here",
     "settings_from_revision",
 ]
 
@@ -32,6 +33,6 @@ def __getattr__(name: str) -> object:
     """The rest on demand."""
     if name in ("Change", "exempted", "groups", "in_force"):
         return getattr(import_module(".changes", __name__), name)
-    if name in ("file_from_revision", "load_settings", "nearest_settings", "settings_from_revision"):
+    if name in ("file_from_revision", "load_settings", "nearest_settings", "seen_from_here", "settings_from_revision"):
         return getattr(import_module(".finding", __name__), name)
     raise AttributeError(name)

@@ -7,6 +7,7 @@ the root of the git checkout. What a configuration extends lies in the same repo
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,15 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
     file = Path(os.path.realpath(path))
     tree = DiskTree(_root(file.parent))
     return _named(tree, file, os.fspath(path))
+
+
+def seen_from_here(place: Place, path: str | os.PathLike[str]) -> Place:
+    """A place in a configuration for `path`, which is named from its checkout's root, named from the folder we are in."""
+    root = _root(_folder(path))
+    file = root / place.file if place.file else None
+    if file is None or not file.is_file() or (Path.cwd() / str(place.file)).exists():
+        return place
+    return replace(place, file=Path(os.path.relpath(file)).as_posix())
 
 
 def settings_from_revision(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping
-from math import exp, log, log2, sqrt
+from math import exp, fsum, log, log2, sqrt
 from typing import NamedTuple
 
 from ..cluster.cluster import Cluster, Collective, Tier, reach
@@ -226,7 +226,7 @@ class Network:
         a unit share what crosses it.
         """
         busiest = max(levels, key=lambda level: self._in_switch(size, level) / level.inside)
-        latency = sum(2 * level.latency for level in levels)
+        latency = fsum(2 * level.latency for level in levels)
         seconds = self._startup + latency + self._in_switch(size, busiest) / busiest.inside + _longest_ramp(size, levels)
         return Spent(seconds, ((busiest.tier.name, seconds),))
 
@@ -245,18 +245,18 @@ class Network:
             parts.append((level.tier.name, seconds))
             there /= level.units
         parts.append((levels[-1].tier.name, self._flat(operation, there, levels[-1])))
-        return Spent(sum(seconds for _, seconds in parts), tuple(parts))
+        return Spent(fsum(seconds for _, seconds in parts), tuple(parts))
 
     def _ring(self, operation: str, size: float, ranks: int, levels: tuple[Level, ...]) -> Spent:
         """One pipelined ring: the members inside a unit share what crosses it, so a level carries `inside` devices'
         rates. Of its n - 1 steps a pass, as many cross a level as there are units on it, less those that lead further out.
         """
-        hops = sum((1 - 1 / level.units) * ranks / level.inside * level.latency for level in levels)
+        hops = fsum((1 - 1 / level.units) * ranks / level.inside * level.latency for level in levels)
         return self._pipelined(rounds(operation) * hops, bus_factor(operation, ranks) * size, size, levels)
 
     def _tree(self, operation: str, size: float, levels: tuple[Level, ...]) -> Spent:
         """A double binary tree between nodes and a chain inside each, as NCCL lays them; all of `size` every pass."""
-        hops = sum((log2(level.units) if level.between_nodes else level.units - 1) * level.latency for level in levels)
+        hops = fsum((log2(level.units) if level.between_nodes else level.units - 1) * level.latency for level in levels)
         return self._pipelined(rounds(operation) * hops, rounds(operation) * size, size, levels)
 
     def _pipelined(self, latency: float, wire: float, size: float, levels: tuple[Level, ...]) -> Spent:
@@ -291,8 +291,8 @@ class Network:
         at = bisect_right(rows, (size, float("inf")))
         if at == 0 or at == len(rows):
             edge, seconds = rows[0] if at == 0 else rows[-1]
-            scale = sum(self._flat(operation, size, level) for level in levels)
-            seconds *= scale / sum(self._flat(operation, float(edge), level) for level in levels)
+            scale = fsum(self._flat(operation, size, level) for level in levels)
+            seconds *= scale / fsum(self._flat(operation, float(edge), level) for level in levels)
         else:
             (small, quick), (large, slow) = rows[at - 1], rows[at]
             share = log(size / small) / log(large / small)

@@ -12,6 +12,7 @@ Pure arithmetic on what others priced. Knows no shapes, no plans and no schedule
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 from typing import TYPE_CHECKING
 
 from .simulation import Durations
@@ -26,7 +27,7 @@ COLLECTIVE_TERMS = ("tensor", "context", "expert", "gather")
 
 def busy_share(cost: StageCost, tier: str) -> float:
     """The share of a microbatch's time on a stage, forward and backward, in which its own collectives hold `tier`: 0 to 1."""
-    held = sum(seconds for name, seconds in cost.tiers if name == tier)
+    held = fsum(seconds for name, seconds in cost.tiers if name == tier)
     return min(1.0, held / cost.durations.total) if held > 0 else 0.0
 
 
@@ -54,7 +55,7 @@ def delayed_stage(cost: StageCost, before: Hop | None, after: Hop | None, messag
     one = cost.durations
     durations = Durations(one.forward + ahead, one.backward + back, one.weight)
     weights = [seconds if name in COLLECTIVE_TERMS else 0.0 for name, seconds in zip(names, cost.terms, strict=True)]
-    whole = sum(weights)
+    whole = fsum(weights)
     if whole <= 0.0:
         # All of it is hidden under computation: the wait is what comes out of hiding.
         weights = [float(name == "gather") for name in names]
@@ -106,4 +107,4 @@ def free_window(window: float, spent: Sequence[tuple[str, float]], total: float,
     if total <= 0.0 or window <= 0.0:
         return max(0.0, window)
     part = {name: seconds / total for name, seconds in spent}
-    return max(0.0, window - sum(part.get(name, 0.0) * seconds for name, seconds in busy))
+    return max(0.0, window - fsum(part.get(name, 0.0) * seconds for name, seconds in busy))

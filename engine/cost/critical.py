@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from math import fsum
 from typing import NamedTuple
 
 from ..model import moe_layers
@@ -69,7 +70,7 @@ class StepPath(NamedTuple):
     @property
     def seconds(self) -> float:
         """The whole step."""
-        return sum(one.seconds for one in self.parts)
+        return fsum(one.seconds for one in self.parts)
 
 
 def drawable(pipeline: Pipeline, most_tasks: int) -> int:
@@ -95,7 +96,7 @@ def step_path(plan: Plan, step: StepTime, time: TimeModel, *, measured: bool) ->
     if shown < m:
         half = _walk(pipeline, max(1, shown // 2), exposed)
         pace = {key: max(0.0, seconds - half.spent.get(key, 0.0)) for key, seconds in spent.items()}
-        scale = (whole - walk.makespan) / (sum(pace.values()) or 1.0)
+        scale = (whole - walk.makespan) / (fsum(pace.values()) or 1.0)
         spent = {key: seconds + scale * pace[key] for key, seconds in spent.items()}
         here = [a + scale * max(0.0, a - b) for a, b in zip(here, half.stages, strict=True)]
     rows = [Part(COMPUTE, "", spent.get((COMPUTE, ""), 0.0))]
@@ -135,7 +136,7 @@ def _walk(pipeline: Pipeline, microbatches: int, exposed: Sequence[tuple[Tiers, 
         waits = exposed[stage][kind] if kind != WEIGHT else {}
         for tier, seconds in waits.items():
             spent[COLLECTIVE, tier] += part * seconds
-        spent[COMPUTE, ""] += link.seconds - part * sum(waits.values())
+        spent[COMPUTE, ""] += link.seconds - part * fsum(waits.values())
         if before not in (-1, stage):
             spent[TRANSFER, _tier(pipeline, before, stage)] += link.waited
         here[stage] += link.seconds
@@ -178,7 +179,7 @@ def _share(
     for name, whole, forward, tiers in zip(EXPOSED_TERMS, both, cost.ahead, shares, strict=True):
         # What ZeRO gathers stays for the repeated pass: it is gathered once for both.
         repeated = forward if again and name != "gather" else 0.0
-        total = sum(seconds for _, seconds in tiers)
+        total = fsum(seconds for _, seconds in tiers)
         for tier, seconds in tiers:
             ahead[tier] += count * forward * seconds / total
             back[tier] += count * (whole - forward + repeated) * seconds / total
@@ -226,7 +227,7 @@ def _after(plan: Plan, step: StepTime, time: TimeModel) -> list[Part]:
         found[tier] += seconds
     for tier in parts.tied_tiers:
         found[tier] += parts.tied / len(parts.tied_tiers)
-    total = sum(found.values())
+    total = fsum(found.values())
     scale = step.ledger.exposed_s / total if total else 0.0
     return [Part(SYNC, tier, seconds * scale) for tier, seconds in _ordered(found, time)]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import exp, hypot, log
+from math import exp, fsum, hypot, log
 from typing import Literal
 
 from ..cluster.cluster import Cluster, Tier
@@ -306,7 +306,7 @@ def apart(first: StepTime, second: StepTime) -> float:
     Recomputation is the forward pass again, so it counts as more of what that is made of.
     """
     one, other = _shares(first), _shares(second)
-    return 0.5 * sum(abs(one[name] - other[name]) for name in one)
+    return 0.5 * fsum(abs(one[name] - other[name]) for name in one)
 
 
 #: What a pass over a layer is made of, and so its recomputation.
@@ -315,7 +315,7 @@ _PASS = ("gemm", "attention", "memory", "launch", "tensor")
 
 def _shares(step: StepTime) -> dict[str, float]:
     shares = {name: seconds / step.seconds for name, seconds in step.terms}
-    again, whole = shares.pop("recompute"), sum(shares[name] for name in _PASS)
+    again, whole = shares.pop("recompute"), fsum(shares[name] for name in _PASS)
     for name in _PASS if whole else ():
         shares[name] += again * shares[name] / whole
     return shares

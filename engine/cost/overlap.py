@@ -5,6 +5,8 @@ Seconds only; nothing here knows models or plans.
 
 from __future__ import annotations
 
+from math import fsum
+
 from .collectives import FREE, Spent
 from .compute import Rates, Work
 
@@ -49,7 +51,7 @@ def shared(one: Spent, *others: Spent) -> float:
     if not one.seconds:
         return 0.0
     share = {name: seconds / one.seconds for name, seconds in one.tiers}
-    return sum(share.get(name, 0.0) * seconds for other in others for name, seconds in other.tiers)
+    return fsum(share.get(name, 0.0) * seconds for other in others for name, seconds in other.tiers)
 
 
 def add(*parts: Spent) -> Spent:
@@ -57,7 +59,7 @@ def add(*parts: Spent) -> Spent:
     busy = [part for part in parts if part.seconds]
     if len(busy) <= 1:
         return busy[0] if busy else FREE
-    return Spent(sum(part.seconds for part in busy), by_tier(*busy))
+    return Spent(fsum(part.seconds for part in busy), by_tier(*busy))
 
 
 def by_tier(*parts: Spent) -> tuple[tuple[str, float], ...]:

@@ -9,6 +9,7 @@ which knows none of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 from typing import NamedTuple
 
 from ..plan import Schedule
@@ -61,32 +62,32 @@ def closed_form(
     """
     p, m = len(stages), microbatches
     work = [stage.total for stage in stages]
-    longest, both_ways = max(work), 2 * sum(transfers)
+    longest, both_ways = max(work), 2 * fsum(transfers)
     channel = max(transfers, default=0.0)
     if p == 1:
         return ClosedForm(m * longest, longest)
     if schedule is Schedule.GPIPE:
         ahead = max(max(stage.forward for stage in stages), channel)
         back = max(max(stage.backward + stage.weight for stage in stages), channel)
-        return ClosedForm(sum(work) + both_ways + (m - 1) * (ahead + back), ahead + back)
+        return ClosedForm(fsum(work) + both_ways + (m - 1) * (ahead + back), ahead + back)
     if schedule is Schedule.ZB_H1:
         steady = min(m, p)
         rest = [stage.forward + stage.backward for stage in stages]
-        fill = sum(rest) + both_ways + (steady - 1) * max(rest) + longest - max(rest)
+        fill = fsum(rest) + both_ways + (steady - 1) * max(rest) + longest - max(rest)
         period = max(longest, channel)
         least = lower_bound(schedule, stages, m, 1, transfers)
         return ClosedForm(max(fill + (m - steady) * period, least), period)
     if schedule is Schedule.INTERLEAVED and interleave > 1:
         if m < p:
-            way = interleave * sum(transfers) + (interleave - 1) * channel
-            seconds = sum(work) + (m - 1) * max(longest / interleave, channel) + 2 * way
+            way = interleave * fsum(transfers) + (interleave - 1) * channel
+            seconds = fsum(work) + (m - 1) * max(longest / interleave, channel) + 2 * way
             period = longest
         else:
             period = max(longest, interleave * channel)
-            seconds = m * period + (sum(work) - longest) / interleave + both_ways
+            seconds = m * period + (fsum(work) - longest) / interleave + both_ways
         return ClosedForm(max(seconds, lower_bound(schedule, stages, m, interleave, transfers)), period)
     period = max(period_1f1b(work, transfers), channel)
-    return ClosedForm(sum(work) + both_ways + (m - 1) * period, period)
+    return ClosedForm(fsum(work) + both_ways + (m - 1) * period, period)
 
 
 def lower_bound(

@@ -9,6 +9,7 @@ once. Nothing here knows schedules or other stages.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import NamedTuple
 
 from ..model import DTYPE_BYTES, Dispatcher, Transformer, Workload
@@ -402,7 +403,7 @@ class StagePricer:
         ends = [floor(one, rates) for one in (work.forward, work.backward, work.weight)]
         gather = max(0.0, gathered.seconds - self._prefetch * ends[0])
         gather_back = max(0.0, scattered.seconds - self._prefetch * (ends[1] + ends[2]))
-        terms = (0.0,) * 4 + (forth.seconds + home.seconds, 0.0, 0.0, gather + gather_back, 0.0, sum(ends))
+        terms = (0.0,) * 4 + (forth.seconds + home.seconds, 0.0, 0.0, gather + gather_back, 0.0, fsum(ends))
         durations = Durations(ends[0] + forth.seconds + gather, ends[1] + home.seconds + gather_back, ends[2])
         compute = work.forward.seconds + work.backward.seconds + work.weight.seconds
         first = (forth.seconds, 0.0, 0.0, gather)

@@ -9,6 +9,7 @@ prices many plans of one model, workload and cluster and keeps what they share. 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import fsum
 from typing import NamedTuple
 
 from ..cluster.cluster import Cluster
@@ -300,8 +301,8 @@ class TimeModel:
         repeated = min(period, (pipeline - longest) / (m - 1)) if m > 1 else period
         last = max(costs, key=_after)
         exposed = last.sync + parts.tied
-        intra = 2 * sum(hop.seconds for hop in parts.hops if not hop.between_nodes)
-        inter = 2 * sum(hop.seconds for hop in parts.hops if hop.between_nodes)
+        intra = 2 * fsum(hop.seconds for hop in parts.hops if not hop.between_nodes)
+        inter = 2 * fsum(hop.seconds for hop in parts.hops if hop.between_nodes)
         idle = pipeline - m * longest
         ledger = TimeLedger(
             first_microbatch_s=pipeline - (m - 1) * repeated,
@@ -434,7 +435,7 @@ class TimeModel:
         index = totals.index(max(totals))
         stall = 2 * plan.stages[index].layers * self.rates(slowest_device(plan, index, self.cluster)).stall
         terms = costs[index].terms
-        return max(0.0, terms[STAGE_TERMS.index("launch")] - stall) / sum(terms)
+        return max(0.0, terms[STAGE_TERMS.index("launch")] - stall) / fsum(terms)
 
     def tensor_between_nodes(self, plan: Plan) -> bool:
         """Whether a tensor-parallel group leaves its node without a measured all-reduce of such a group."""

@@ -44,6 +44,9 @@ METHOD = (
     "stage solver); event simulation for the step time; "
 )
 EXACT = "exact within the declared space under the cost model"
+#: After CUT_OFF: the bound of what was not looked at, or that there is none.
+BELOW = "; no plan that was left out takes less than {floor} a step"
+NO_BOUND = "; how fast what was left out could be has no bound"
 WITHIN = "uneven plans beyond the first few of a setting were bounded, not priced: none is below {floor}, {gap} under the fastest"
 CUT_OFF = "stopped at its limit of work or time, so no claim is made for the plans that were not looked at"
 
@@ -83,11 +86,11 @@ def decide(material: Material) -> Review:
     cut_off = outcome is not None and outcome.search.tally.cut_off
     conditions = conditions_of(material.facts, material.findings, recommended, cut_off=cut_off)
     size = outcome.search.size if outcome is not None else 0
-    ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals, size, cut_off)
-    if ruling.refused_of == "evidence":
-        conditions = ()
     submitted = case.with_role(Role.SUBMITTED) or case.with_role(Role.REFERENCE)
     against = next((one for one in candidates if submitted and one.plan.name == submitted.name), None)
+    ruling = rule_on(case, material.shut, recommended, outcome is not None, conditions, signals, size, cut_off, against)
+    if ruling.refused_of == "evidence":
+        conditions = ()
     effects: Mapping[str, float] = {}
     found = {finding.rule_id for finding in material.findings}
     amortisation = _amortisation(material)
@@ -283,7 +286,7 @@ def _claim(outcome: Outcome) -> str:
     """What may be said of the plans that were not priced."""
     fastest, floor = outcome.selection.fastest, outcome.search.floor
     if outcome.search.tally.cut_off:
-        return CUT_OFF
+        return CUT_OFF + (BELOW.format(floor=human(floor, Dimension.TIME)) if 0 < floor < float("inf") else NO_BOUND)
     if fastest is None or floor >= fastest.seconds:
         return EXACT
     return WITHIN.format(floor=human(floor, Dimension.TIME), gap=f"{100 * (1 - floor / fastest.seconds):.2g} %")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import sqrt
 from statistics import fmean, stdev
 
@@ -80,9 +81,12 @@ def compare(review: Review, candidate: Candidate, log: RunLog) -> Comparison:
     kept = _settled(times)
     noise = load_noise()
     wanted = steps_needed(noise)
-    if not kept:
-        gaps.append("step time: no step after the warm-up is in the file")
+    if not times:
+        gaps.append("step time: not in the file")
+    elif not kept:
+        gaps.append(f"step time: all {len(times)} logged figures lie in the warm-up, the first {WARM_UP} steps of the log")
     else:
+        gaps += _left_out(times)
         if len(kept) < wanted:
             gaps.append(f"step time: {len(kept)} logged figures after the warm-up, {wanted} are asked for")
         rows.append(_time_row(review, candidate, kept))
@@ -129,6 +133,19 @@ def _step_times(log: RunLog, candidate: Candidate, tokens: int) -> tuple[list[Sa
         said = f"step time is {tokens} tokens over the tokens a second and device of the log and {plan.devices} devices"
         return [_as_time(one, tokens / plan.devices) for one in rates], [said]
     return [], []
+
+
+def _left_out(times: Iterable[Sample]) -> list[str]:
+    """Steps that are not in the file though their neighbours are: between the first and the last, at the usual distance."""
+    steps = sorted({one.step for one in times if one.step is not None})
+    apart = [later - one for one, later in pairwise(steps)]
+    if not apart:
+        return []
+    every = min(apart)
+    missing = sum(one // every - 1 for one in apart)
+    if not missing:
+        return []
+    return [f"step time: {missing} of the steps between {steps[0]} and {steps[-1]}, logged every {every}, are not in the file"]
 
 
 def _as_time(sample: Sample, work: float) -> Sample:
@@ -221,6 +238,15 @@ def _memory_rows(candidate: Candidate, log: RunLog, gaps: list[str]) -> list[Com
         samples = log.of(kind)
         if not samples:
             continue
+        strange = sorted({one.rank for one in samples if one.rank is not None and one.rank >= candidate.plan.devices})
+        if strange:
+            gaps.append(
+                f"{what}: rank {strange[0]} is none of the plan's {candidate.plan.devices} devices, and {len(strange)} such "
+                "were left out: no matched comparison"
+            )
+            samples = [one for one in samples if one.rank not in strange]
+            if not samples:
+                continue
         staged = {one.stage for one in samples}
         named: list[int | None] = [*sorted(one for one in staged if one is not None)]
         for stage in named or [None]:

@@ -40,6 +40,10 @@ _REPLACED_BY_STAGES = ("compute_rate", "memory_bandwidth", "launch_overhead")
 _REPLACED_BY_MEMORY = ("framework_context", "allocator_reserve")
 
 
+#: A tie is a close one up to this ratio of expected step times; beyond it one plan is expected to be faster.
+CLOSE = 1.05
+
+
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """The verdict, what is refused, one sentence, and the reasons in words."""
@@ -59,8 +63,10 @@ def rule_on(
     signals: Sequence[CounterSignal],
     size: int = 0,
     cut_off: bool = False,
+    against: Candidate | None = None,
 ) -> Ruling:
-    """The verdict: evidence first, then the submitted plan, then the space, then the conditions."""
+    """The verdict: evidence first, then the submitted plan, then the space, then the conditions. `against`: the plan whose
+    running is asked for, with its ratio to the recommended one."""
     refusing = shut.chain("ranking")
     if refusing is not None:
         reasons = tuple(dict.fromkeys(link.message for link in refusing.chain))
@@ -98,11 +104,24 @@ def rule_on(
         return Ruling(
             Verdict.CONDITIONAL,
             None,
-            f"Conditional: the plan to run is {plan}, once {' and '.join(parts)} {verb} settled.",
+            f"Conditional: the plan to run is {plan}, once {' and '.join(parts)} {verb} settled.{_tie(recommended, against)}",
             reasons,
         )
     sentence = f"Supported: the plan to run is {plan}; what decides is measured or published, no counter-signal is open."
-    return Ruling(Verdict.SUPPORTED, None, sentence, ())
+    return Ruling(Verdict.SUPPORTED, None, sentence + _tie(recommended, against), ())
+
+
+def _tie(recommended: Candidate, against: Candidate | None) -> str:
+    """What the verdict may not leave unsaid: the plan that was asked for stands too, and is not shown to be slower."""
+    if against is None or against.id == recommended.id or against.ratio is None or against.fallen or against.feasible == "no":
+        return ""
+    ratio, name = against.ratio, against.plan.name
+    if not ratio.low <= 1 <= ratio.high:
+        return ""
+    span = f"{ratio.value:.3g} times its step time, {ratio.low:.3g} to {ratio.high:.3g} possible"
+    if ratio.value > CLOSE:
+        return f" It is expected to be faster than '{name}', and not shown to be: '{name}' takes {span}."
+    return f" Neither it nor '{name}' is shown to be faster: '{name}' takes {span}."
 
 
 def conditions_of(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from math import fsum
 
 from ..cost import Priced, StageMemory
 from ..cost.frameworks import implementation_of
@@ -260,9 +261,9 @@ def _stage(rows: Sequence[ProfileRow], grade: Quantity) -> MeasuredStage:
     """One measured stage from its rows: one of the whole, or one a layer, added up."""
 
     def added(values: list[float | int | None]) -> float | None:
-        return None if any(value is None for value in values) else float(sum(value for value in values if value is not None))
+        return None if any(value is None for value in values) else float(fsum(value for value in values if value is not None))
 
-    total = sum(row.time or 0.0 for row in rows)
+    total = fsum(row.time or 0.0 for row in rows)
     forward = added([row.forward for row in rows])
     if forward is None or any(row.backward is None for row in rows):
         forward = total / 3

@@ -7,6 +7,7 @@ computed by re-pricing, not guessed, and it orders the missing evidence.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import fsum
 
 from ..cost import NOMINAL, Factors, Priced, Pricer, TimeModel
 from ..cost.intervals import GRADE_RANGE
@@ -42,8 +43,8 @@ def effects_of(pricer: Pricer, priced: Priced) -> dict[str, float]:
         links[tier.name] = width(
             replace(NOMINAL, bandwidth=((tier.name, low),)), replace(NOMINAL, bandwidth=((tier.name, high),))
         )
-    stage = sum(value**2 for value in single.values()) ** 0.5
-    network = sum(value**2 for value in links.values()) ** 0.5
+    stage = fsum(value**2 for value in single.values()) ** 0.5
+    network = fsum(value**2 for value in links.values()) ** 0.5
     found = {
         "stage_latency": stage,
         "compute_rate": max(single["gemm"], single["attention"], single["memory"]),

@@ -182,8 +182,8 @@ class Trials:
     runs: int | None
     against: str | None
     ratio: Estimate | None
-    #: Whether the predicted interval lies on one side of 1; None without a ratio.
-    resolved: bool | None
+    #: The smallest ratio above 1 that so many runs tell from 1; None without runs.
+    told_apart: float | None
     step_noise: float
     run_noise: float
     sources: tuple[Provenance, Provenance]

@@ -1,9 +1,10 @@
 """The later, separately authorised comparison: what to measure, what is predicted, what overturns it, how long it takes.
 
 It proposes; nothing is run. How many repetitions: two means of n runs each, whose logarithms differ by d and scatter by s,
-are told apart at 5 % two-sided significance with 90 % power where n >= 2 ((z(0.975) + z(0.9)) s / d)^2, with
-s^2 = run^2 + step^2 / steps (NIST/SEMATECH e-Handbook of Statistical Methods, section 7.2.2.2, for the mean of a normal
-population; the factor 2 for two means).
+are told apart at 5 % two-sided significance with 90 % power where n >= 2 ((t(0.975) + t(0.9)) s / d)^2, with
+s^2 = run^2 + step^2 / steps and Student's t of 2 n - 2 degrees of freedom, since the scatter is found from the same few runs
+(NIST/SEMATECH e-Handbook of Statistical Methods, section 7.2.2.2, for the mean of a normal population; the factor 2 for two
+means). With the normal distribution in place of t two runs of each would be proposed that find the difference half of the time.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from importlib.resources import files
-from math import ceil, log
+from math import ceil, exp, fsum, log, sqrt
 
 from ..proposal import Case
 from ..quantity import Dimension, Estimate, Grade, Provenance, human
 from .review import Candidate, Measurement, Trials
+from .student import quantile
 
-#: Quantiles of the standard normal distribution at 0.975 and 0.9.
-Z_SIGNIFICANCE, Z_POWER = 1.959964, 1.281552
+#: Probabilities at which Student's t is taken: 5 % two-sided significance, 90 % power.
+SIGNIFICANCE, POWER = 0.975, 0.9
 #: Steps thrown away at the start, and the fewest that are kept.
 WARM_UP, LEAST = 10, 20
 #: More repetitions than this are not proposed: the plans are a tie for every purpose.
@@ -48,14 +50,17 @@ def load_noise() -> Noise:
     return Noise(step, run, step_source, run_source)
 
 
+def told_apart(runs: int, noise: Noise, steps: int) -> float:
+    """The ratio of step times above 1 that `runs` of each plan tell from 1: nearer ratios need more."""
+    freedom = 2 * runs - 2
+    spread = sqrt(noise.run**2 + noise.step**2 / steps)
+    return exp((quantile(SIGNIFICANCE, freedom) + quantile(POWER, freedom)) * spread * sqrt(2 / runs))
+
+
 def repetitions(ratio: float, noise: Noise, steps: int) -> int | None:
     """Runs of each plan that tell a ratio of step times from 1; None where no number of them is proposed."""
-    apart = abs(log(ratio))
-    spread = noise.run**2 + noise.step**2 / steps
-    if apart == 0:
-        return None
-    needed = max(2, ceil(2 * (Z_SIGNIFICANCE + Z_POWER) ** 2 * spread / apart**2))
-    return needed if needed <= MOST else None
+    apart = exp(abs(log(ratio)))
+    return next((runs for runs in range(2, MOST + 1) if told_apart(runs, noise, steps) <= apart), None)
 
 
 def steps_needed(noise: Noise) -> int:
@@ -71,14 +76,13 @@ def trials_of(recommended: Candidate | None, against: Candidate | None) -> Trial
     steps = steps_needed(noise)
     ratio = against.ratio if against is not None else None
     runs = repetitions(ratio.value, noise, steps) if ratio is not None else None
-    least = min((abs(log(end)) for end in (ratio.low, ratio.high)), default=0.0) if ratio is not None else 0.0
     return Trials(
         warm_up=WARM_UP,
         steps=steps,
         runs=runs,
         against=against.plan.name if ratio is not None and against is not None else None,
         ratio=ratio,
-        resolved=None if least == 0 or ratio is None else (ratio.low - 1) * (ratio.high - 1) > 0,
+        told_apart=told_apart(runs, noise, steps) if runs is not None else None,
         step_noise=noise.step,
         run_noise=noise.run,
         sources=(noise.step_source, noise.run_source),
@@ -102,11 +106,11 @@ def verification_of(case: Case, recommended: Candidate | None, against: Candidat
         ),
     ]  # fmt: skip
     if recommended.memory:
-        peak = max(recommended.memory, key=lambda memory: memory.device.value)
+        peak = min(recommended.memory, key=lambda memory: memory.capacity_bytes - memory.device.value)
         rows.append(
             Measurement(
                 "device_memory",
-                f"device memory of the largest rank (stage {peak.stage})",
+                f"device memory of the fullest rank (stage {peak.stage})",
                 str(peak.device),
                 f"more than {_high(peak.device)}, or more than the device's {peak.capacity_bytes / 2**30:.4g} GiB",
                 peak.device,
@@ -115,7 +119,7 @@ def verification_of(case: Case, recommended: Candidate | None, against: Candidat
     priced = recommended.priced
     if priced is not None:
         ledger = priced.step.ledger
-        inside = sum(seconds for name, seconds in priced.step.terms if name in COMMUNICATION)
+        inside = fsum(seconds for name, seconds in priced.step.terms if name in COMMUNICATION)
         exposed = ledger.exposed_s + ledger.transfer_inter_s + ledger.transfer_intra_s + inside
         most = max(2 * exposed, exposed + 0.05 * recommended.step.value)
         rows.append(

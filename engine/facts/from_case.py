@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date
+from math import fsum
 
 from ..model import forward_flops_per_token, layer_runs, parameters, problems
 from ..proposal import Case, Evidence, MeasuredProfile, Missing
@@ -416,7 +417,7 @@ def _profile_totals(profile: MeasuredProfile) -> Iterator[Fact]:
             total = next(iter(totals))
             if len(totals) != 1 or total is None or any(part is None for part in parts):
                 continue
-            sum_ = round(scale * sum(part for part in parts if part is not None))
+            sum_ = round(scale * fsum(part for part in parts if part is not None))
             found.append((tensor, microbatch, round(scale * total), sum_))
         same = len(found) > 1 and len({stated for _, _, stated, _ in found}) == 1
         for tensor, microbatch, stated, sum_ in found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import fsum, inf
 from typing import TYPE_CHECKING
 
 from .fact import Fact
@@ -42,7 +42,7 @@ def operators_fact(
         avoidable_ppm=round(1e6 * avoidable / total),
         largest_tensor=largest,
         largest_ppm=round(1e6 * by_tensor[largest] / total) if largest else 0,
-        replicated_ppm=round(1e6 * sum(seconds for seconds, _ in repeated.values()) / total),
+        replicated_ppm=round(1e6 * fsum(seconds for seconds, _ in repeated.values()) / total),
         replicated_operator=most if most and repeated[most][0] else None,
         replicated_axis=repeated[most][1] if most and repeated[most][0] else None,
         stage_ns=round(1e9 * stage_s),

@@ -83,12 +83,12 @@ def _collectives(case: Case) -> Iterator[Fact]:
             _node_rate(fabric, per_node, cluster.contention) if fabric is not None else None,
             in_network=_reduces(link),
         )
-        if limit is not None:
-            name = fabric.name if limit.by == "fabric" and fabric is not None else stated.name if stated else "the links inside"
-            yield _collective(one, nodes, limit.rate, name)
+        by_fabric = limit is not None and limit.by == "fabric" and fabric is not None
+        name = fabric.name if by_fabric and fabric is not None else stated.name if stated else "the links inside"
+        yield _collective(one, nodes, (limit.rate, name) if limit is not None else None)
 
 
-def _collective(one: Collective, nodes: int, limit: float, link: str) -> Fact:
+def _collective(one: Collective, nodes: int, limit: tuple[float, str] | None) -> Fact:
     shown = one.source.value
     return fact(
         "measured_collective",
@@ -97,9 +97,10 @@ def _collective(one: Collective, nodes: int, limit: float, link: str) -> Fact:
         ranks=one.ranks,
         nodes=nodes,
         bus_bandwidth_bytes_per_s=round(shown),
-        limit_bytes_per_s=round(limit),
-        link=link,
-        above_ppm=max(0, round(1e6 * (shown / limit - 1))),
+        file=one.source.provenance.file or "the log",
+        limit_bytes_per_s=round(limit[0]) if limit is not None else None,
+        link=limit[1] if limit is not None else None,
+        above_ppm=max(0, round(1e6 * (shown / limit[0] - 1))) if limit is not None else None,
     )
 
 

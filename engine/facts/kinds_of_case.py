@@ -264,9 +264,10 @@ OF_CASE: tuple[Kind, ...] = (
             "ranks": whole("Devices."),
             "nodes": whole("Nodes they sit on, stated or the fewest that hold them."),
             "bus_bandwidth_bytes_per_s": whole("The best bus bandwidth of the run."),
-            "limit_bytes_per_s": whole("The most that any algorithm can show on these links."),
-            "link": text("The link that sets the limit."),
-            "above_ppm": whole("How far the measurement is above the limit, as a share of it; 0 where it is not."),
+            "file": text("The log."),
+            "limit_bytes_per_s": whole("The most that any algorithm can show on these links.", optional=True),
+            "link": text("The link that sets the limit.", optional=True),
+            "above_ppm": whole("How far the measurement is above the limit, as a share of it; 0 where it is not.", optional=True),
         },
     ),
     Kind(

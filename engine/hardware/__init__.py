@@ -1,6 +1,6 @@
 """Data sheets of devices and nodes, and calibrations of software families: every value with its grade, source and date."""
 
-from .library import Library, device_names, load_device, load_node, node_names, open_library
+from .library import Library, device_names, folder_name, load_device, load_node, node_names, open_library
 from .sheets import (
     DTYPES,
     Calibration,
@@ -35,6 +35,7 @@ __all__ = [
     "Ranged",
     "Ring",
     "device_names",
+    "folder_name",
     "load_device",
     "load_node",
     "node_names",

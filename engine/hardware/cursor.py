@@ -172,7 +172,7 @@ class Cursor:
                     )
         pointer = self.pointer
         place = self.document.place(pointer)
-        return Provenance(grade, source, place.file, place.line, date, pointer)
+        return Provenance(grade, source, self.document.name, place.line, date, pointer)
 
     def _parsed(self, dimension: Dimension) -> int | float:
         if not isinstance(self.value, str | int | float) or isinstance(self.value, bool):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from math import inf, log
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ..document import Document, load_document, parse_document
 from ..errors import DataError, InputError, UsageError
@@ -146,19 +146,24 @@ class Library:
         )
 
 
-def open_library(folders: Iterable[str | Path] = ()) -> Library:
+def open_library(folders: Iterable[str | Path] = (), root: Path | None = None) -> Library:
     """The library of the shipped sheets and all sheets anywhere in `folders`.
+
+    Evidence names a file of theirs by its path from `root`, the repository of what is reviewed; a folder that lies outside it
+    by its own name, so that the same sheets have the same name on another machine. Errors name it as it was given, and so
+    does everything without a root.
 
     UsageError for a folder that is none; DataError for a file there that is no sheet, or a name that two files claim.
     """
-    added = [AddedSheet(read_head(document), document) for folder in folders for document in _documents(Path(folder))]
+    added = [AddedSheet(read_head(document), document) for folder in folders for document in _documents(Path(folder), root)]
     claimed: dict[tuple[str, str], AddedSheet] = {}
     for sheet in added:
         for name in (sheet.head.name, *sheet.head.aliases):
             other = claimed.setdefault((sheet.head.kind, same_name(name)), sheet)
             if other is not sheet:
+                first = other.document.place("").file
                 raise DataError(
-                    f"two sheets answer to the {sheet.head.kind} name '{name}': {other.document.name} and this one",
+                    f"two sheets answer to the {sheet.head.kind} name '{name}': {first} and this one",
                     place=sheet.document.place("/name"),
                     remedy="Rename or remove one of them.",
                 )
@@ -223,7 +228,16 @@ def _origin_of(sheet: AddedSheet) -> Origin:
     return Origin("replaces", sheet.document.name, read_head(document).name, document.sha256)
 
 
-def _documents(folder: Path) -> Iterator[Document]:
+def folder_name(folder: str | Path, root: Path | None) -> str:
+    """What a folder is called in results: its path from `root` where it lies below, else its own name; without a root as it
+    was given."""
+    if root is None:
+        return Path(folder).as_posix()
+    real, base = Path(os.path.realpath(folder)), os.path.realpath(root)
+    return real.relative_to(base).as_posix() if real.is_relative_to(base) else real.name
+
+
+def _documents(folder: Path, root: Path | None) -> Iterator[Document]:
     if not folder.is_dir():
         raise UsageError(
             f"--hardware: {shown(str(folder))} is not a folder",
@@ -238,8 +252,10 @@ def _documents(folder: Path) -> Iterator[Document]:
                 f"--hardware: {shown(str(folder))} holds more than {_MAX_FILES} YAML or JSON files",
                 remedy="Name a folder that holds data sheets only.",
             )
+    named = folder_name(folder, root)
     for path in paths:
         try:
-            yield load_document(path)
+            document = load_document(path)
         except InputError as error:
             raise DataError(error.message, place=error.place, remedy=error.remedy, code=error.code) from None
+        yield replace(document, name=(PurePosixPath(named) / path.relative_to(folder).as_posix()).as_posix())

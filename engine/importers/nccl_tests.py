@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import fsum
 from types import MappingProxyType
 
 from ..frozen import dataclass
@@ -421,7 +422,7 @@ def _ending(above: Sequence[Line], table: Sequence[Line], rows: Sequence[Row], g
         gaps.append(Gap(f"the average bandwidth reads {shown(stated[1][1])}", stated[0].number, "a number in GB/s"))
         return None
     average = float(stated[1][1]) * 1e9
-    mean = sum(row.busbw_bytes_per_s for row in rows) / len(rows)
+    mean = fsum(row.busbw_bytes_per_s for row in rows) / len(rows)
     if abs(mean - average) > 0.01 * average + 0.005e9:
         what = (
             f"the rows average {mean / 1e9:.4g} GB/s and the tool says {average / 1e9:.4g}: rows are missing or altered"

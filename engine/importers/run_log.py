@@ -18,7 +18,8 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from ..errors import DataError, Place
 
@@ -112,7 +113,7 @@ def read_run_log(raw: bytes, name: str) -> RunLog:
     # Megatron's lines also stand in logs of Megatron-DeepSpeed, whose own lines time the same steps: the first wins.
     found = [log for log in (reader(text) for reader in (read_megatron, read_torchtitan, read_deepspeed)) if log.samples]
     if found:
-        return found[0]
+        return _alone(found)
     first = text.strip().split("\n", 1)[0]
     if _is_head(first) or ("," in first and re.search(r"(^|,)\s*\"?[A-Za-z_]+\"?\s*(,|$)", first)):
         return _table(_csv_rows(text, name), name, "csv")
@@ -123,6 +124,21 @@ def read_run_log(raw: bytes, name: str) -> RunLog:
         "torchtitan or DeepSpeed with its per-step lines.",
         code="data.run_log",
     )
+
+
+def _alone(found: Sequence[RunLog]) -> RunLog:
+    """The first log, with a note of lines of other tools that time other steps, and of steps that start again."""
+    log, notes = found[0], []
+    mine = {one.step for one in log.of("step_time")}
+    for other in found[1:]:
+        strange = [one for one in other.samples if one.step not in mine]
+        if strange:
+            notes.append(f"line {strange[0].line}: lines of {other.tool} stand in this log of {log.tool} and were not read")
+    steps = [one for one in log.of("step_time") if one.step is not None]
+    back = next((later for one, later in pairwise(steps) if (later.step or 0) < (one.step or 0)), None)
+    if back is not None:
+        notes.append(f"line {back.line}: steps start again at {back.step}; of a step that is logged twice the slower counts")
+    return replace(log, notes=(*notes, *log.notes))
 
 
 def _is_head(line: str) -> bool:
@@ -222,6 +238,13 @@ def _table(rows: Sequence[tuple[int, dict[str, str]]], name: str, tool: str) -> 
     unread = [head for head, known in columns.items() if known is None and head not in _KEYS]
     if unread:
         built.notes.append(f"columns that were not read: {', '.join(unread[:20])}")
+    if not built.samples:
+        raise DataError(
+            f"no figure of the table can be used: {built.notes[0] if built.notes else 'its cells are empty'}",
+            place=Place(name, rows[0][0]),
+            remedy="Times and memory are positive numbers, one row a step or rank.",
+            code="data.no_figure",
+        )
     log = built.done()
     return RunLog(log.tool, log.samples, log.global_batch, next(iter(plans), None), log.notes)
 
@@ -247,7 +270,9 @@ def _column(head: str, name: str) -> tuple[str, float] | None:
 def _whole(cell: str, key: str, line: int, name: str) -> int | None:
     if not cell.strip():
         return None
-    try:
-        return int(cell)
-    except ValueError:
-        raise DataError(f"'{cell[:40]}' under '{key}' is no whole number", place=Place(name, line), code="data.number") from None
+    if not re.fullmatch(r"\s*\d{1,12}\s*", cell, re.ASCII):
+        raise DataError(
+            f"'{cell[:40]}' under '{key}' is no whole number from 0",
+            place=Place(name, line), remedy=f"Write the {key} as 0, 1, 2 ...", code="data.number",
+        )  # fmt: skip
+    return int(cell)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+import posixpath
+from dataclasses import field, replace
 
-from ..errors import Place
+from ..errors import Place, PlanproofError
 from ..frozen import dataclass
 from ..plan import Role
 from ..quantity import Dimension, Grade, Provenance, Quantity
@@ -24,6 +25,8 @@ class Collector:
     evidence: list[Evidence] = field(default_factory=list)
     contradictions: list[Contradiction] = field(default_factory=list)
     files: list[InputFile] = field(default_factory=list)
+    #: Referenced files as the proposal names them.
+    references: set[str] = field(default_factory=set)
 
     def lacks(self, item: str, path: str, what: str, how: str, plan: str | None = None, role: Role | None = None) -> None:
         """Note that `item` is missing; `path` is where it would stand."""
@@ -74,9 +77,18 @@ class Collector:
         found = read_reference(
             reference, proposal=self.loaded.path, root=self.loaded.root, place=self.loaded.place(path)
         )
+        self.references.add(found.name)
         if all(known.path != found.path_in_repository for known in self.files):
             self.files.append(InputFile(found.path_in_repository, found.sha256, kind))
         return found.raw, found.name, found.sha256
+
+    def located(self, error: PlanproofError) -> PlanproofError:
+        """The error with a file that the proposal names as it is seen from where the proposal's own path is."""
+        file = error.place.file
+        if file in self.references:
+            beside = posixpath.join(posixpath.dirname(self.loaded.document.name), str(file))
+            error.place = replace(error.place, file=posixpath.normpath(beside))
+        return error
 
     def single(self, section: str, key: str) -> bool:
         """Whether `key` of a section holds one mapping rather than a list of them."""

@@ -167,15 +167,17 @@ def read_profile(raw: bytes, name: str, *, separate_ends: bool = False) -> Measu
     if len(lines) > MAX_ROWS + 1:
         raise _wrong(name, lines[-1][0], f"has more than {MAX_ROWS} rows")
     header_line, header = lines[0]
-    columns = _columns(_cells(header, name, header_line), name, header_line)
+    columns = _columns(_cells(header, name, header_line), name, header_line, _starts(header))
     rows: list[ProfileRow] = []
     index: dict[tuple[int, int, Mesh, int], ProfileRow] = {}
     clashes: list[tuple[ProfileRow, ProfileRow]] = []
     for number, line in lines[1:]:
         cells = _cells(line, name, number)
         if len(cells) != len(columns):
-            raise _wrong(name, number, f"has {len(cells)} cells where the header has {len(columns)} columns")
-        row = _row(columns, cells, name, number)
+            starts = _starts(line)
+            at = starts[min(len(columns), len(starts) - 1)]
+            raise _wrong(name, number, f"has {len(cells)} cells where the header has {len(columns)} columns", column=at)
+        row = _row(columns, cells, name, number, _starts(line))
         key = (row.first, row.last, row.mesh, row.microbatch)
         earlier = index.setdefault(key, row)
         if earlier is not row and (earlier.time, earlier.memory) != (row.time, row.memory):
@@ -200,7 +202,7 @@ class _Column:
     unit: str | None
 
 
-def _columns(headings: list[str], name: str, line: int) -> list[_Column]:
+def _columns(headings: list[str], name: str, line: int, starts: list[int]) -> list[_Column]:
     columns = []
     for heading in headings:
         key = re.sub(r"[\s\-]+", "_", heading.strip().lower())
@@ -215,7 +217,8 @@ def _columns(headings: list[str], name: str, line: int) -> list[_Column]:
     known = [column.name for column in columns if column.name]
     for column in known:
         if known.count(column) > 1:
-            raise _wrong(name, line, f"names the column '{column}' twice")
+            second = [k for k, one in enumerate(columns) if one.name == column][1]
+            raise _wrong(name, line, f"names the column '{column}' twice", "Keep one of them.", starts[second])
     if not {"layer", "layers"} & set(known):
         raise _wrong(name, line, "has no column 'layers' or 'layer'", f"Known columns: {', '.join(COLUMNS)}.")
     if not (set(TIMES) | set(MEMORIES)) & set(known):
@@ -225,18 +228,21 @@ def _columns(headings: list[str], name: str, line: int) -> list[_Column]:
     return columns
 
 
-def _row(columns: list[_Column], cells: list[str], name: str, line: int) -> ProfileRow:
+def _row(columns: list[_Column], cells: list[str], name: str, line: int, starts: list[int]) -> ProfileRow:
     values: dict[str, Any] = {}
+    places = {column.name: start for column, start in zip(columns, starts, strict=False)}
     for column, cell in zip(columns, cells, strict=True):
         cell = cell.strip()
         if not column.name or not cell:
             continue
 
         def fail(expected: str, column: _Column = column, cell: str = cell) -> DataError:
-            return _wrong(name, line, f"column '{column.heading}': expected {expected}, found {cell[:40]!r}")
+            return _wrong(
+                name, line, f"column '{column.heading}': expected {expected}, found {cell[:40]!r}", column=places.get(column.name)
+            )
 
         values[column.name] = _cell(column, cell, fail)
-    first, last = _layers(values, name, line)
+    first, last = _layers(values, name, line, places.get("layers"))
     mesh = values.get("mesh")
     if mesh is None:
         degrees = {axis: values.get(axis, 1) for axis in ("data", "tensor", "context", "expert")}
@@ -245,11 +251,12 @@ def _row(columns: list[_Column], cells: list[str], name: str, line: int) -> Prof
     devices = values.get("devices")
     if isinstance(devices, int) and devices != mesh.devices:
         if mesh != Mesh():
-            raise _wrong(name, line, f"says {devices} devices for a mesh of {mesh.devices} ({mesh})")
+            what = f"says {devices} devices for a mesh of {mesh.devices} ({mesh})"
+            raise _wrong(name, line, what, column=places.get("devices"))
         mesh = Mesh(data=devices)
     microbatch = values.get("microbatch")
     if not isinstance(microbatch, int):
-        raise _wrong(name, line, "column 'microbatch' is empty")
+        raise _wrong(name, line, "column 'microbatch' is empty", column=places.get("microbatch"))
     kept = {key: values[key] for key in (*TIMES, *MEMORIES, "parameters", "device") if key in values}
     return ProfileRow(first, last, mesh, microbatch, line, **kept)
 
@@ -280,17 +287,33 @@ def _cell(column: _Column, cell: str, fail: Callable[[str], DataError]) -> objec
     return cell
 
 
-def _layers(values: dict[str, Any], name: str, line: int) -> tuple[int, int]:
+def _layers(values: dict[str, Any], name: str, line: int, column: int | None) -> tuple[int, int]:
     if isinstance(values.get("layer"), int):
         return values["layer"], values["layer"]
     match = re.fullmatch(r"\[?\s*(\d{1,6})\s*(?:[-:,]\s*(\d{1,6}))?\s*\]?", str(values.get("layers", "")))
     if match is None:
-        raise _wrong(name, line, f"layers {values.get('layers', '')!r} are no range such as 0-3 (inclusive, from 0)")
+        what = f"layers {values.get('layers', '')!r} are no range such as 0-3 (inclusive, from 0)"
+        raise _wrong(name, line, what, column=column)
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
-        raise _wrong(name, line, f"layers {first}-{last} run backwards")
+        raise _wrong(name, line, f"layers {first}-{last} run backwards", column=column)
     return first, last
 
 
-def _wrong(name: str, line: int, what: str, remedy: str | None = None) -> DataError:
-    return DataError(f"the profile {what}", place=Place(name, line), remedy=remedy, code="data.profile")
+def _starts(line: str) -> list[int]:
+    """The columns, from 1, at which the cells of a row begin; a comma in quotes divides none."""
+    starts, quoted = [1], False
+    for k, char in enumerate(line):
+        quoted ^= char == '"'
+        if char == "," and not quoted:
+            starts.append(k + 2)
+    return starts
+
+
+def _wrong(name: str, line: int, what: str, remedy: str | None = None, column: int | None = None) -> DataError:
+    return DataError(
+        f"the profile {what}",
+        place=Place(name, line, column),
+        remedy=remedy or "docs/proposal.md, 'profile', has the columns and what stands in them.",
+        code="data.profile",
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..cost.software import calibrated, families
-from ..errors import InputError
+from ..errors import InputError, PlanproofError
 from ..hardware import Library
 from ..model import Transformer
 from ..quantity import Dimension, Grade, Provenance, Quantity
@@ -31,7 +31,15 @@ MOST_TOKENS = 10**18
 
 def resolve(loaded: LoadedProposal, library: Library) -> Case:
     """The case of a proposal. Raises InputError for a reference that cannot be read or a hardware name that is unknown."""
-    stated, collect = loaded.stated, Collector(loaded)
+    collect = Collector(loaded)
+    try:
+        return _resolved(loaded, library, collect)
+    except PlanproofError as error:
+        raise collect.located(error) from None
+
+
+def _resolved(loaded: LoadedProposal, library: Library, collect: Collector) -> Case:
+    stated = loaded.stated
     heading = stated.proposal or Heading()
     _heading_gaps(heading, collect)
     sequence_length = stated.workload.sequence_length if stated.workload else None

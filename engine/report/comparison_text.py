@@ -14,6 +14,7 @@ from ..decision.review import Review
 from ..plan import describe, to_dict
 from ..quantity import human
 from .escape import visible
+from .figures import plural
 from .places import in_repository
 
 #: The columns, in order; units stand in the names.
@@ -55,7 +56,7 @@ def _line(row: Compared) -> str:
     noise = f" +- {human(row.noise, row.dimension)}" if row.noise is not None else ""
     span = f"{human(predicted.low, row.dimension)} to {human(predicted.high, row.dimension)}"
     return (
-        f"{row.what}: measured {human(row.measured, row.dimension)}{noise} ({row.samples} figures), predicted "
+        f"{row.what}: measured {human(row.measured, row.dimension)}{noise} ({plural(row.samples, 'figure')}), predicted "
         f"{human(predicted.value, row.dimension)} ({span}): {row.state}"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 from typing import Any
 
 from ..cost.critical import PARTS, TRANSFER, Run, StepPath
@@ -42,7 +43,7 @@ def _held(one: StepPath) -> str:
     if len(one.stages) == 1:
         return f"one stage; its {counted(one.microbatches, 'microbatch')} follow one another, and nothing waits."
     most = max(range(len(one.stages)), key=lambda k: (one.stages[k], k == one.bottleneck))
-    sent = sum(part.seconds for part in one.parts if part.kind == TRANSFER)
+    sent = fsum(part.seconds for part in one.parts if part.kind == TRANSFER)
     idle = f"stages idle {seconds(min(one.idle))} to {seconds(max(one.idle))} of the pipeline (the bubble)"
     if sent > one.stages[most]:
         return (
@@ -62,7 +63,7 @@ def _chain(one: StepPath) -> str:
     else:
         middle = [run for leg in legs[ENDS:-ENDS] for run in leg]
         stages = sorted({run.stage for run in middle})
-        spent = sum(run.seconds + run.waited for run in middle)
+        spent = fsum(run.seconds + run.waited for run in middle)
         told = [
             *map(_leg, legs[:ENDS]),
             f"{count(len(middle))} stretches more on stages {stages[0]} to {stages[-1]} ({seconds(spent)})",
@@ -101,7 +102,7 @@ def _legs(runs: Sequence[Run]) -> list[list[Run]]:
 
 def _leg(leg: Sequence[Run]) -> str:
     first, last = leg[0], leg[-1]
-    spent = seconds(sum(run.seconds + run.waited for run in leg))
+    spent = seconds(fsum(run.seconds + run.waited for run in leg))
     kinds = " and ".join(_KINDS[kind] for kind in sorted(first.kinds))
     if len(leg) > 1:
         return f"{kinds} of microbatch {first.first} through stages {first.stage} to {last.stage} ({spent})"
@@ -123,11 +124,11 @@ def path_json(one: StepPath | None) -> dict[str, Any] | None:
             for part in one.parts
         ],
         "most_on_one_stage_s": max(one.stages),
-        "messages_s": sum(part.seconds for part in one.parts if part.kind == TRANSFER),
+        "messages_s": fsum(part.seconds for part in one.parts if part.kind == TRANSFER),
         "legs": [
             {
                 "stages": [leg[0].stage, leg[-1].stage], "stretches": len(leg),
-                "seconds": sum(run.seconds + run.waited for run in leg),
+                "seconds": fsum(run.seconds + run.waited for run in leg),
             }
             for leg in _told(one.runs)
         ],

@@ -127,7 +127,7 @@ DERIVATIONS: Final = (
     ),
     Derivation(
         "runs and steps to measure",
-        "n >= 2 ((z(0.975) + z(0.9)) s / ln ratio)^2, s^2 = run^2 + step^2 / steps",
+        "n >= 2 ((t(0.975) + t(0.9)) s / ln ratio)^2, t of 2 n - 2 degrees of freedom, s^2 = run^2 + step^2 / steps",
         "NIST/SEMATECH e-Handbook of Statistical Methods, section 7.2.2.2; decision/noise.csv",
         ("/verification/**", "/clearing/**"),
         "Verification",

@@ -75,9 +75,10 @@ def _table(table: Table) -> Markup:
         for row in table.rows
     )
     more = Markup("<p>{}</p>").format(table.more) if table.more else Markup("")
-    box = '<div class="box" role="region" tabindex="0" aria-label="table"><table>{}</table></div>{}'
+    label = "Table: " + ", ".join(visible(head.removesuffix(":")) for head in table.heads)
+    box = '<div class="box" role="region" tabindex="0" aria-label="{}"><table>{}</table></div>{}'
     body = Markup("<thead><tr>{}</tr></thead><tbody>{}</tbody>").format(heads, rows)
-    return Markup(box).format(body, more)  # a text of ours  # nosec B704
+    return Markup(box).format(label, body, more)  # a text of ours  # nosec B704
 
 
 def _code(text: str) -> Markup:

@@ -25,6 +25,8 @@ _LEFT = 150
 ROWS = ("parameters", "gradients", "optimizer state", "in-flight activations", "framework context", "allocator reserve")
 #: Stages and tasks a stage that the timeline draws.
 MOST_STAGES, MOST_TASKS = 16, 48
+#: Where the picture of the candidates ends: a plan that needs more memory than this many devices' worth is drawn at the edge.
+MOST_CAPACITIES = 2.5
 _PASSES = ("forward", "backward", "weight gradient")
 
 
@@ -55,7 +57,8 @@ def memory_svg(ledger: Sequence[StageMemory], name: str) -> str:
         )
         edge = _LEFT + memory.capacity_bytes * scale
         body.append(f'<path class="capacity" d="M{edge:.1f} {y - 4:.1f}v32"/>')
-        body.append(_text(edge + 6, y + 17, f"{gib(memory.capacity_bytes)} GiB"))
+        # At the right edge, where no bar reaches: a capacity far below what is needed would stand on the bar.
+        body.append(_text(WIDTH - 4, y + 17, f"{gib(memory.capacity_bytes)} GiB", "end"))
         y += 36
     if left:
         body.append(_text(_LEFT, y + 10, f"{left} more groups of stages are not drawn", "start", "soft"))
@@ -91,12 +94,13 @@ def candidates_svg(candidates: Sequence[Candidate], recommended: str | None) -> 
     peaks = {one.id: min(one.memory, key=lambda memory: memory.capacity_bytes - memory.device.value) for one in points}
     high_t = max(one.step.high for one in points if one.step is not None) * 1.05
     capacity = max(peaks[one.id].capacity_bytes for one in points)
-    high_m = max(capacity, *(peaks[one.id].device.high for one in points)) * 1.08
+    # A plan that needs many times the capacity is drawn at the upper edge: the others would lie on one line else.
+    high_m = min(max(capacity, *(peaks[one.id].device.high for one in points)) * 1.08, MOST_CAPACITIES * capacity)
     height, left, bottom = 300.0, 70.0, 40.0
     plot_w, plot_h = WIDTH - left - 20, height - bottom - 14
 
     def at(seconds: float, memory: float) -> tuple[float, float]:
-        return left + seconds / high_t * plot_w, 14 + plot_h - memory / high_m * plot_h
+        return left + seconds / high_t * plot_w, 14 + plot_h - min(memory / high_m, 1.0) * plot_h
 
     body = [f'<path class="axis" d="M{left} 14V{14 + plot_h:.1f}H{left + plot_w:.1f}"/>']
     for tick in ticks(high_t):
@@ -110,25 +114,41 @@ def candidates_svg(candidates: Sequence[Candidate], recommended: str | None) -> 
     body.append(
         f'<text class="soft" transform="translate(14 {14 + plot_h / 2:.0f}) rotate(-90)" text-anchor="middle">memory, GiB</text>'
     )
-    taken: list[tuple[float, float]] = []
-    for one in points:
+    places = [at(one.step.value, peaks[one.id].device.value) for one in points if one.step is not None]
+    labels = _labels(places, left + plot_w)
+    for one, (x, y), (label_x, label_y, anchor) in zip(points, places, labels, strict=True):
         assert one.step is not None
         memory = peaks[one.id].device
-        x, y = at(one.step.value, memory.value)
         (x0, _), (x1, _) = at(one.step.low, 0), at(one.step.high, 0)
         (_, y0), (_, y1) = at(0, memory.low), at(0, memory.high)
         kind = "best" if one.id == recommended else "bad" if one.feasible == "no" or one.fallen else "plan"
         hover = f"{one.id} {clipped(one.plan.name, 40)}: {one.step}, {gib(memory.value)} GiB"
         body.append(f'<path class="whisker" d="M{x0:.1f} {y:.1f}H{x1:.1f}M{x:.1f} {y0:.1f}V{y1:.1f}"/>')
         body.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{_safe(hover)}</title></circle>')
-        label_y = y - 10
-        while any(abs(label_y - ty) < 15 and abs(x - tx) < 30 for tx, ty in taken):
-            label_y -= 15
-        taken.append((x, label_y))
-        body.append(_text(x + 8, label_y, one.id))
+        beyond = f" at {gib(memory.value)} GiB" if memory.value > high_m else ""
+        body.append(_text(label_x, label_y, f"{one.id}{beyond}", anchor))
     return _svg(
         height, "Candidates by step time and memory", f"{len(points)} priced plans; the recommended one is {recommended}.", body
     )
+
+
+def _labels(places: Sequence[tuple[float, float]], right: float) -> list[tuple[float, float, str]]:
+    """A place for the name of each point, beside it and clear of the other points and names where one can be had."""
+    found: list[tuple[float, float, str]] = []
+    taken: list[tuple[float, float]] = []
+    for x, y in places:
+        tried = [(side, lift) for lift in (-9.0, 19.0, -24.0, 34.0) for side in (9.0, -9.0)]
+
+        def crowded(side: float, lift: float, x: float = x, y: float = y) -> int:
+            middle = (x + side * 2.2, y + lift - 5)
+            points = sum(abs(middle[0] - px) < 17 and abs(middle[1] - py) < 12 for px, py in places)
+            names = sum(abs(middle[0] - tx) < 26 and abs(middle[1] - ty) < 14 for tx, ty in taken)
+            return points + 2 * names + (side > 0 and x + 40 > right)
+
+        side, lift = min(tried, key=lambda one: (crowded(*one), tried.index(one)))
+        taken.append((x + side * 2.2, y + lift - 5))
+        found.append((x + side, max(y + lift, 11.0), "start" if side > 0 else "end"))
+    return found
 
 
 def ticks(most: float) -> list[float]:
@@ -160,7 +180,7 @@ def sensitivity_svg(rows: Sequence[Sensitivity]) -> str:
     for one in shown:
         low = one.below.value / one.today if one.below is not None else 0.0
         high = one.above.value / one.today if one.above is not None else 1e9
-        body.append(_text(left - 10, y + 17, clipped(one.name, 48), "end"))
+        body.append(_text(left - 10, y + 17, clipped(one.name, 44), "end"))
         hover = f"<title>{_safe(f'{one.name}: the answer holds from x {digits(low)} to x {digits(min(high, 1e9))}')}</title>"
         body.append(
             f'<rect class="holds" x="{at(low):.1f}" y="{y + 5:.1f}" width="{max(at(high) - at(low), 1):.1f}" '

@@ -109,12 +109,12 @@ def time_table(priced: Priced) -> Table:
     return Table(("time", "value:"), rows)
 
 
-def time_lines(priced: Priced) -> list[str]:
-    """The same in two sentences: the step as a sum, and what lies inside its first two parts."""
+def time_lines(priced: Priced, name: str) -> list[str]:
+    """The same in two sentences, for the plan called `name`: the step as a sum, and what lies inside its first two parts."""
     ledger = priced.step.ledger
     more = ledger.microbatches - 1
     lines = [
-        f"Step {interval(priced.step_estimate)} = first microbatch with the drain of the pipeline "
+        f"Step of {name} {interval(priced.step_estimate)} = first microbatch with the drain of the pipeline "
         f"{seconds(ledger.first_microbatch_s)} + {more} further x {seconds(ledger.bottleneck_s)} on the bottleneck stage "
         f"({seconds(more * ledger.bottleneck_s)}) + exposed communication after the pipeline {seconds(ledger.exposed_s)} + "
         f"optimizer step {seconds(ledger.optimizer_s)}."

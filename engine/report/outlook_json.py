@@ -81,6 +81,7 @@ def trials_json(one: Trials) -> dict[str, Any]:
         "warm_up_steps": one.warm_up,
         "steps": one.steps,
         "runs": one.runs,
+        "told_apart": one.told_apart,
         "against": one.against,
         "ratio": estimate_of(one.ratio) if one.ratio is not None else None,
         "step_noise": one.step_noise,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import stat
 import tempfile
@@ -14,6 +15,9 @@ from ..errors import UsageError
 
 #: How long the reader of a pipe may take to open it: shells start both at once.
 PATIENCE_S = 2.0
+#: A neighbour younger than this may be about to be locked by the run that made it.
+FRESH_S = 1.0
+_SUFFIX = ".part"
 
 
 def write_whole(path: str | os.PathLike[str], text: str, *, overwrite: bool = True) -> None:
@@ -46,6 +50,17 @@ def write_whole(path: str | os.PathLike[str], text: str, *, overwrite: bool = Tr
         ) from None
 
 
+def demand_writable(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError where `write_whole` could not write to `path` for want of its folder, before work is spent on it."""
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        raise UsageError(
+            f"'{os.fspath(path)}' cannot be written: there is no folder '{folder.name}'",
+            code="usage.output",
+            remedy="Name a file in a folder that exists and that you may write to.",
+        )
+
+
 def _send(target: Path, text: str, shown: str) -> None:
     """Write to a device or pipe. Opening a pipe would wait for a reader for ever; once it is open, writing may wait."""
     until = time.monotonic() + PATIENCE_S
@@ -73,10 +88,16 @@ def _opened(target: Path) -> int | None:
 
 
 def _replace(target: Path, text: str, mode: int | None, overwrite: bool) -> None:
-    """Write a neighbour of `target`, then give it the name: both are steps that the file system does at once."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
+    """Write a neighbour of `target`, then give it the name: both are steps that the file system does at once.
+
+    The neighbour is locked while it is written, so that one which a killed run has left is told from one of a run beside.
+    """
+    prefix = f".{target.name[:40]}."
+    _clear(target.parent, prefix)
+    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=_SUFFIX, dir=target.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            _lock(file.fileno())
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -88,6 +109,34 @@ def _replace(target: Path, text: str, mode: int | None, overwrite: bool) -> None
     finally:
         with suppress(FileNotFoundError):
             os.unlink(name)
+
+
+def _clear(folder: Path, prefix: str) -> None:
+    """Remove what earlier runs left that were killed while they wrote the same file."""
+    for left in sorted(folder.glob(f"{glob.escape(prefix)}*{_SUFFIX}")):
+        # A neighbour that somebody else may not touch, or that is just being made, stays.
+        with suppress(OSError):
+            if left.is_symlink() or not left.is_file() or time.time() - left.stat().st_mtime < FRESH_S:
+                continue
+            descriptor = os.open(left, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                if _lock(descriptor):
+                    left.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Take the lock of an open file, which ends with the process; whether it was free. Where there are no locks it is not."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _usual_mode() -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,6 +170,49 @@ def find_proposal(record: RecordFile, root: str | None) -> Path:
     )
 
 
+#: Options of a record that name a folder or a file, and what each is.
+NAMED = {"hardware": "a folder of data sheets", "rules": "a folder of rules", "config": "a configuration"}
+
+
+def values_of(record: RecordFile, option: str) -> list[str]:
+    """What the record says for an option, in order."""
+    return [value for name, value in record.options if name == option]
+
+
+def find_named(record: RecordFile, option: str, base: Path, given: Sequence[str] = ()) -> tuple[str, ...]:
+    """The folders or files that an option of the record names: those that are `given` now, else from `base`, the root of its
+    proposal's repository, from here, or from a folder above the record.
+
+    Raises UsageError for one that is nowhere there, with what to name.
+    """
+    values = values_of(record, option)
+    if given:
+        if len(given) != len(values):
+            raise UsageError(
+                f"the record was made with {len(values)} of --{option}, and {len(given)} of them are named now",
+                place=Place(record.name, _line_of(record.text, "options:")), code="record.option",
+                remedy=f"Name as many: {', '.join(values)}." if values else f"Leave --{option} out.",
+            )  # fmt: skip
+        return tuple(given)
+    found = []
+    for value in values:
+        folders = [base, Path(), *Path(record.name).resolve().parents]
+        place = next((folder / value for folder in folders if (folder / value).exists()), None)
+        if place is None:
+            raise UsageError(
+                f"the record was made with '--{option}={value[:120]}', {NAMED[option]} that is not found from here",
+                place=Place(record.name, _line_of(record.text, "options:")), code="record.option",
+                remedy=f"Say where it is now: --{option} PATH.",
+            )  # fmt: skip
+        found.append(str(place))
+    return tuple(found)
+
+
+def base_of(record: RecordFile, proposal: Path) -> Path:
+    """The root that the record's paths start from, given where its proposal was found."""
+    return proposal.parents[len(Path(record.proposal).parts) - 1]
+
+
 def differences(record: RecordFile, text: str, digests: dict[str, str]) -> list[str]:
     """What differs between a record and the same review made again, the causes first; empty where the bytes are the same."""
     if record.text == text:
@@ -177,6 +221,11 @@ def differences(record: RecordFile, text: str, digests: dict[str, str]) -> list[
     if old == new:
         return []
     lines = []
+    if new.rstrip("\n").rsplit("\n", 1)[-1] not in old:
+        ends = len(old.rstrip("\n").split("\n"))
+        lines.append(f"the record ends at line {ends}, before its last section: it was cut, and names fewer inputs than it had")
+        digests = {name: digest for name, digest in digests.items() if name in record.digests}
+    cut = bool(lines)
     for name in sorted({*record.digests, *digests}, key=lambda name: (name != "proposal", name)):
         before, after = record.digests.get(name), digests.get(name)
         if before == after:
@@ -186,7 +235,7 @@ def differences(record: RecordFile, text: str, digests: dict[str, str]) -> list[
         )
         state = "was not an input before" if before is None else "is not an input any more" if after is None else "has changed"
         lines.append(f"input: {what} {state}")
-    same_inputs = not lines
+    same_inputs = not lines and not cut
     again = read_verdict(text)
     if again != (record.verdict, record.plan):
         lines.append(f"verdict: {record.verdict} with {record.plan} -> {again[0]} with {again[1]}")

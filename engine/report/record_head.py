@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Any
 
 from ..decision.review import Candidate, Review
@@ -46,18 +45,21 @@ def head(review: Review, limits: Limits) -> dict[str, Any]:
     verdict = review.verdict.value
     sentence = review.sentence
     if sentence.lower().startswith(f"{verdict.lower()}: "):
-        sentence = sentence[len(verdict) + 2 :]
-        sentence = sentence[:1].upper() + sentence[1:]
+        sentence = _sentence(sentence[len(verdict) + 2 :])
     return {
         "front": _front_matter(review, title),
         "title": title,
         "verdict": verdict,
         "sentence": sentence,
         "because": shortened(review.because, limits.reasons, "reasons"),
-        "may_run": _may_run(review),
-        "instead": _instead(review),
-        "sure": _how_sure(review),
+        "may_run": _sentence(_may_run(review)),
+        "instead": _sentence(_instead(review)),
+        "sure": _sentence(_how_sure(review)),
     }
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _front_matter(review: Review, title: str) -> list[str]:
@@ -85,15 +87,11 @@ def _front_matter(review: Review, title: str) -> list[str]:
 
 
 def _options(review: Review) -> list[str]:
-    """What the review was asked with, for whoever makes it again; an absolute folder by its name alone."""
+    """What the review was asked with, for whoever makes it again."""
     if not review.options:
         return []
-    said = [f"--{name}" if value is True else f"--{name}={_folder(str(value))}" for name, value in review.options]
+    said = [f"--{name}" if value is True else f"--{name}={value}" for name, value in review.options]
     return [f"options: [{', '.join(map(yaml_text, said))}]"]
-
-
-def _folder(value: str) -> str:
-    return PurePath(value).name if PurePath(value).is_absolute() else value
 
 
 def judged(review: Review) -> Candidate | None:
@@ -136,7 +134,7 @@ def _instead(review: Review) -> str:
     if subject is not None and subject.ratio is not None:
         against = f"; '{subject.plan.name}' takes {ratio(subject.ratio)} times as long"
         if subject.ratio.low <= 1 <= subject.ratio.high:
-            against += ", which on this evidence cannot be told from a tie"
+            against += ", which on this evidence cannot be told from a tie: that changing to it pays is not shown"
     return f"{describe(best.plan)} ({best.id}{step}){against}."
 
 
@@ -146,8 +144,9 @@ def _how_sure(review: Review) -> str:
     best = review.candidate(review.recommended)
     if best is not None and best.step is not None:
         step = best.step
-        wide = max(step.high / step.value - 1, 1 - step.low / step.value)
-        parts.append(f"the step time is {step.grade.value}, its 90 % interval reaches {share(wide)} from the value")
+        below, above = 1 - step.low / step.value, step.high / step.value - 1
+        wide = f"its 90 % interval is from {share(below)} below it to {share(above)} above"
+        parts.append(f"the step time is {step.grade.value}; {wide}")
         weak = sum(one.quantity.grade.rank > Grade.PUBLISHED.rank for one in step.deciders)
         parts.append(f"{weak} of the {len(step.deciders)} quantities it rests on are weaker than published")
     parts.append(f"{plural(len(review.conditions), 'condition')} and {plural(opened, 'counter-signal')} open")

@@ -13,15 +13,18 @@ from ..errors import PlanproofError
 from ..facts import KINDS
 from ..inference import load_catalogue
 from .escape import clipped
-from .record_file import RecordFile, find_proposal
+from .record_file import RecordFile, base_of, find_proposal, values_of
 from .tables import Table, table_text
 
 #: Kinds of input that planproof ships, or that a folder of sheets adds.
 SHEETS = ("data sheet", "calibration")
 
 
-def listed(records: Sequence[RecordFile], root: str | None, folder: Path) -> list[dict[str, Any]]:
-    """One row a record, by date. A record supersedes another by its file name or title."""
+def listed(
+    records: Sequence[RecordFile], root: str | None, folder: Path, hardware: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """One row a record, by date. A record supersedes another by its file name or title. `hardware`: folders of data sheets
+    outside the repositories, where they are now."""
     superseded: dict[str, str] = {}
     for one in records:
         for other in records:
@@ -29,7 +32,7 @@ def listed(records: Sequence[RecordFile], root: str | None, folder: Path) -> lis
                 superseded[other.name] = one.name
     rows = []
     for one in sorted(records, key=lambda one: (one.date or "", one.name)):
-        state, why = _state(one, root)
+        state, why = _state(one, root, hardware)
         rows.append(
             {
                 "record": _inside(one.name, folder),
@@ -66,19 +69,20 @@ def _inside(name: str, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.as_posix()
 
 
-def _state(record: RecordFile, root: str | None) -> tuple[str, str]:
+def _state(record: RecordFile, root: str | None, hardware: Sequence[str]) -> tuple[str, str]:
     try:
         proposal = find_proposal(record, root)
     except PlanproofError:
         return "stale", "its proposal is gone"
     if hashlib.sha256(proposal.read_bytes()).hexdigest() != record.sha256:
         return "stale", "its proposal has changed"
-    depth = len(Path(record.proposal).parts)
-    base = proposal.parents[depth - 1]
+    base = base_of(record, proposal)
     for name, digest in record.digests.items():
         if ": " not in name:
             continue
-        raw = _bytes_of(name, base, record)
+        raw = _bytes_of(name, base, record, hardware)
+        if raw is None and (outside := _outside(name, base, record)) is not None:
+            return "unknown", f"{name} lies in '{outside}' outside the repository: name it with --hardware"
         if raw is None:
             return "stale", f"{name} is gone"
         if hashlib.sha256(raw).hexdigest() != digest:
@@ -90,30 +94,41 @@ def _state(record: RecordFile, root: str | None) -> tuple[str, str]:
     return "valid", ""
 
 
-def _bytes_of(name: str, base: Path, record: RecordFile) -> bytes | None:
+def _bytes_of(name: str, base: Path, record: RecordFile, hardware: Sequence[str]) -> bytes | None:
     """The input that a record calls `kind: path`: of the repository, a sheet of a folder that the record names, or one that is
     shipped. None where it is not there."""
     kind, _, path = name.partition(": ")
-    if Path(path).is_absolute():
-        path = Path(path).name
-    if ".." in Path(path).parts:
+    if Path(path).is_absolute() or ".." in Path(path).parts:
         return None
-    folders = [base]
+    places = [base / path]
     if kind in SHEETS:
-        folders += [one for value in _values(record, "hardware") for one in (base / value, Path(value))]
-        folders += [one.parent for one in folders[1:]]
-    for folder in folders:
-        for file in (folder / path, folder / Path(path).name) if folder is not base else (folder / path,):
-            if file.is_file():
-                return file.read_bytes()
+        # A folder of sheets is called by its path from the repository, or by its own name alone.
+        folders = [folder / value for value in values_of(record, "hardware") for folder in _around(record)]
+        folders += map(Path, hardware)
+        places += [folder.parent / path for folder in folders]
+        places += [folder / Path(path).relative_to(folder.name) for folder in folders if Path(path).is_relative_to(folder.name)]
+    found = next((place for place in places if place.is_file()), None)
+    if found is not None:
+        return found.read_bytes()
     shipped = files("planproof").joinpath(path) if kind in SHEETS and path.startswith("hardware/") else None
     return shipped.read_bytes() if shipped is not None and shipped.is_file() else None
 
 
+def _around(record: RecordFile) -> list[Path]:
+    """Where a folder that a record names by itself is looked for: here, and in the folders above the record."""
+    return [Path(), *Path(record.name).resolve().parents]
+
+
+def _outside(name: str, base: Path, record: RecordFile) -> str | None:
+    """The folder of sheets outside the repository that an input of a record is from; None for one inside it."""
+    kind, _, path = name.partition(": ")
+    if kind not in SHEETS:
+        return None
+    inside = [value for value in values_of(record, "hardware") if (base / value).is_dir()]
+    first = path.split("/", 1)[0]
+    return first if first in values_of(record, "hardware") and first not in inside else None
+
+
 def _shipped_rules_alone(record: RecordFile) -> bool:
     """Whether no folder of rules and no configuration had a part in the record."""
-    return not _values(record, "rules") and not any(name.startswith("configuration: ") for name in record.digests)
-
-
-def _values(record: RecordFile, option: str) -> list[str]:
-    return [value for name, value in record.options if name == option]
+    return not values_of(record, "rules") and not any(name.startswith("configuration: ") for name in record.digests)

@@ -123,14 +123,19 @@ def _trials(one: Trials) -> list[str]:
         f"{one.sources[1].file}:{one.sources[1].line}). A run's own log replaces both.",
     ]
     if one.ratio is not None and one.against is not None:
-        told = (
-            f"{one.runs} runs of each plan, alternating, tell the predicted ratio {ratio(one.ratio)} to '{one.against}' from 1"
-            if one.runs is not None
-            else f"The predicted ratio {ratio(one.ratio)} to '{one.against}' is so near to 1 that no practical number of runs "
-            "tells the plans apart: treat them as a tie"
+        source = (
+            "at 5 % two-sided significance and 90 % power: n >= 2 ((t(0.975) + t(0.9)) s / ln ratio)^2 with Student's t of "
+            "2 n - 2 degrees of freedom, s^2 = run^2 + step^2 / steps (NIST/SEMATECH e-Handbook of Statistical Methods, 7.2.2.2)"
         )
-        lines.append(
-            f"{told} at 5 % two-sided significance and 90 % power: n >= 2 ((1.960 + 1.282) s / ln ratio)^2, s^2 = run^2 + "
-            "step^2 / steps (NIST/SEMATECH e-Handbook of Statistical Methods, 7.2.2.2)."
-        )
+        if one.runs is not None and one.told_apart is not None:
+            lines.append(
+                f"{one.runs} runs of each plan, alternating, tell the predicted ratio {ratio(one.ratio)} to '{one.against}' from "
+                f"1 {source}. So many tell any ratio beyond {digits(one.told_apart)} or below {digits(1 / one.told_apart)}; one "
+                "that is measured nearer to 1 needs more runs, or is a tie for every purpose."
+            )
+        else:
+            lines.append(
+                f"The predicted ratio {ratio(one.ratio)} to '{one.against}' is so near to 1 that no practical number of runs "
+                f"tells the plans apart {source}: treat them as a tie."
+            )
     return lines

@@ -183,8 +183,9 @@ def _time(best: Candidate | None) -> dict[str, Any] | None:
     if best is None or best.priced is None:
         return None
     return {
+        "name": f"One step of {best.id}, the recommended plan",
         "table": time_table(best.priced),
-        "lines": time_lines(best.priced),
+        "lines": time_lines(best.priced, best.id),
         "stages": stage_table(best.priced),
         "notes": falls_apart(best.priced),
     }

@@ -11,7 +11,7 @@ scipy is imported only here, and only when a limit binds. Knows nothing of opera
 
 from __future__ import annotations
 
-from math import inf
+from math import fsum, inf
 from typing import Any
 
 import numpy as np
@@ -50,8 +50,8 @@ class PairwiseProblem:
 
     def total(self, choice: Ints) -> float:
         """The sum of all costs of a choice."""
-        nodes = sum(float(costs[s]) for costs, s in zip(self.unary, choice, strict=True))
-        return nodes + sum(
+        nodes = fsum(float(costs[s]) for costs, s in zip(self.unary, choice, strict=True))
+        return nodes + fsum(
             float(table[choice[i], choice[j]]) for (i, j), table in zip(self.edges, self.tables, strict=True)
         )
 

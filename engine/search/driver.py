@@ -36,8 +36,9 @@ class PlanSearch:
 
     @property
     def floor(self) -> float:
-        """Seconds that no plan is below which was left unpriced though its bound was; inf where there is none."""
-        return self.uneven.floor
+        """Seconds that no plan is below which was left unpriced though its bound was; inf where there is none, 0 where a limit of
+        time was reached before all were bounded."""
+        return min(self.uneven.floor, self.uniform.floor)
 
     @property
     def size(self) -> int:
@@ -59,9 +60,10 @@ class PlanSearch:
 
         Of a `SimplerThan` the limit is asked before a setting is solved.
         """
-        uneven = self.uneven.stream(wanted, wanted.limit if isinstance(wanted, SimplerThan) else lambda: None)
+        # The first uniform plan comes before the uneven ones are bounded, so that a limit of time leaves something to show.
         rest = self.uniform.candidates(wanted)
         head = next(rest, None)
+        uneven = self.uneven.stream(wanted, wanted.limit if isinstance(wanted, SimplerThan) else lambda: None)
         while True:
             found = uneven.next_below(head.seconds if head is not None else float("inf"))
             if found is not None:

@@ -9,7 +9,7 @@ layouts, memory or seconds.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from math import inf, log, prod
+from math import fsum, inf, log, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +58,7 @@ def elimination_order(sizes: list[int], edges: list[tuple[int, int]]) -> Elimina
     for i, j in edges:
         around[i].add(j)
         around[j].add(i)
-    key = [sum(weight[u] for u in near) for near in around]
+    key = [fsum(weight[u] for u in near) for near in around]
     heap = [(key[v], v) for v in range(count)]
     heapify(heap)
     done = [False] * count
@@ -75,7 +75,7 @@ def elimination_order(sizes: list[int], edges: list[tuple[int, int]]) -> Elimina
         for u in near:
             around[u] |= near
             around[u] -= {u, v}
-            key[u] = sum(weight[w] for w in around[u])
+            key[u] = fsum(weight[w] for w in around[u])
             heappush(heap, (key[u], u))
     place = {v: n for n, v in enumerate(order)}
     scopes = [tuple(sorted(scope, key=place.__getitem__, reverse=True)) for scope in scopes]

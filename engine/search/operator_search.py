@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import fsum, inf
 
 import numpy as np
 
@@ -211,7 +211,7 @@ def _result(
                 (problem.state_in_first(copy, factor.first, choice), problem.state_in_first(copy, factor.second, choice))
                 for copy in copies
             ]
-            spent_here = sum(float(factor.seconds[a, b]) for a, b in states)
+            spent_here = fsum(float(factor.seconds[a, b]) for a, b in states)
             converted += spent_here
             if spent_here > 0:
                 conversions.append(

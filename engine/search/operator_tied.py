@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from math import inf
+from math import fsum, inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +101,7 @@ class Tied:
 
     def held(self, plan: OperatorPlan) -> float:
         """Bytes of a choice."""
-        return float(sum(self.memory[one][s] for one, s in zip(self.variables, plan.choice, strict=True)))
+        return float(fsum(self.memory[one][s] for one, s in zip(self.variables, plan.choice, strict=True)))
 
     def priced(self, price: float) -> dict[Variable, Floats]:
         """Node costs with memory at `price` seconds a byte."""
@@ -119,7 +119,7 @@ class Tied:
         if self.held(free) <= budget:
             return self._done(free, free.objective, free.objective, "elimination", 0.0)
         least = {one: float(held.min()) for one, held in self.memory.items()}
-        if sum(least.values()) > budget:
+        if fsum(least.values()) > budget:
             return Within(None, inf, inf, "elimination", free.width, 0.0, self._miss(least, budget))
         best, objective, lower, low, high = None, inf, free.objective, 0.0, free.objective / budget
         while True:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import hypot
+from math import fsum, hypot
 
 from ..cluster import Cluster
 from ..cost import MemoryModel, Priced, Pricer, StageMemory, StepTime, TimeLedger, memory_ledger
@@ -167,8 +167,8 @@ class PlanPricer:
         totals = [one.total for one in durations]
         longest = max(totals)
         repeated = min(period, (pipeline - longest) / (m - 1)) if m > 1 else period
-        intra = 2 * sum(hop.seconds for hop in hops if not hop.between_nodes)
-        inter = 2 * sum(hop.seconds for hop in hops if hop.between_nodes)
+        intra = 2 * fsum(hop.seconds for hop in hops if not hop.between_nodes)
+        inter = 2 * fsum(hop.seconds for hop in hops if hop.between_nodes)
         idle = pipeline - m * longest
         transfer = min(max(0.0, idle), intra + inter)
         others = self._others(plan, stages, exposed)

@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import field, replace
 from itertools import count
-from math import gcd, inf
+from math import fsum, gcd, inf
 from typing import NamedTuple
 
 import numpy as np
@@ -422,7 +422,7 @@ class StageSearch:
                 allowed = self._allowed(stage, option, level)
                 behind = later[:, :, 0, option]
                 later[:, :, 0, option] = np.where(allowed & (behind == p - 2 - stage), p - 1 - stage, behind)
-        hop = sum(self.ways) / max(1, p - 1)
+        hop = fsum(self.ways) / max(1, p - 1)
         found = solve_stages(cost, later, [1], p, m, transfer_cost=2 * hop)
         return tuple((i, j, c) for i, j, _, c in found.stages) if found.stages else None
 

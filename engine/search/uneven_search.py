@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from math import inf
+from math import fsum, inf
 from time import monotonic
 
 from ..cost.memory import Fit
@@ -70,8 +70,19 @@ class UnevenSearch:
         if "shapes" not in self._counted:
             self._counted.add("shapes")
             for number in range(len(self.space.shapes)):
+                if self.late():
+                    self._counted.discard("shapes")
+                    self.floor = 0.0
+                    return []
                 self._bounds[number] = min(self.work_bound(one) for one in self._quickest(number))
         return [self._bounds[number] for number in range(len(self.space.shapes))]
+
+    def late(self) -> bool:
+        """Whether the time is up; then the search is cut off."""
+        if self.deadline is None or monotonic() <= self.deadline:
+            return False
+        self.tally.cut_off = True
+        return True
 
     def _quickest(self, number: int) -> Iterator[Setting]:
         seen: set[tuple[bool, bool]] = set()
@@ -113,7 +124,7 @@ class UnevenSearch:
                     continue
                 dense, routed, ends = search.layer_costs(option)
                 rows = [part for part, there in ((dense, model.layers - moe), (routed, moe)) if there]
-                total = sum(n * part[:, 1].min() for part, n in ((dense, model.layers - moe), (routed, moe)))
+                total = fsum(n * part[:, 1].min() for part, n in ((dense, model.layers - moe), (routed, moe)))
                 total += ends[0, 1] + ends[-1, 1]
                 scale = mesh.devices if len(setting.meshes) > 1 else 1
                 best = min(best, scale * float(total))
@@ -263,6 +274,9 @@ class Stream:
         for number, bound in enumerate(search.shape_bounds()):
             self._push(bound, _SHAPE, number)
         for one in search.space.unequal:
+            if search.late():
+                search.floor = 0.0
+                break
             self._push(search.work_bound(one), _SETTING, one)
 
     def _push(self, bound: float, state: int, what: object) -> None:
@@ -284,8 +298,8 @@ class Stream:
         """The next plan whose step takes at most `ceiling` seconds, None where there is none or a limit is reached."""
         search = self.search
         while self._heap and self._heap[0][0] <= ceiling:
-            if search.deadline is not None and monotonic() > search.deadline:
-                search.tally.cut_off = True
+            if search.late():
+                search.floor = min(search.floor, self._heap[0][0])
                 return None
             bound, negative, _, what = heapq.heappop(self._heap)
             state = -negative
@@ -304,6 +318,7 @@ class Stream:
                 if self.wanted(what) and search.fit(what) != "no":
                     seconds = search.priced(what)
                     if seconds is None:
+                        search.floor = min(search.floor, bound)
                         return None
                     self._push(seconds, _TIMED, what)
             elif isinstance(what, Setting):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from math import inf
 from time import monotonic
 
 from ..cost.memory import Fit
@@ -18,6 +19,8 @@ from .space import UniformSpace
 from .tally import Found, Miss, Tally
 
 #: States of a heap entry, in the order in which equal bounds are taken: what is cheaper to settle first.
+#: Where a limit of time has found nothing yet, the first plan is looked for this much longer: seconds, or a share of the limit.
+GRACE_S, GRACE = 1.0, 0.1
 _SHAPE, _BOUND, _TIMED = 0, 1, 2
 
 
@@ -42,7 +45,11 @@ class UniformSearch:
         self.work_limit = work_limit
         #: When to stop, on the monotonic clock; what is found until then differs from run to run.
         self.deadline = None if seconds is None else monotonic() + seconds
+        #: How long past it the first plan is looked for.
+        self._grace = 0.0 if seconds is None else max(GRACE_S, GRACE * seconds)
         self.tally = Tally()
+        #: Seconds that no plan is below which a limit left unpriced; inf where none did.
+        self.floor = inf
         self._shape_bounds: list[float] | None = None
         self._variants: dict[int, list[tuple[Plan, float]]] = {}
         self._fits: dict[tuple[int, int], Fit] = {}
@@ -59,9 +66,10 @@ class UniformSearch:
         ]
         heapq.heapify(heap)
         while heap:
-            _, state, number, variant = heapq.heappop(heap)
-            if self.deadline is not None and monotonic() > self.deadline:
-                self.tally.cut_off = True
+            least, state, number, variant = heapq.heappop(heap)
+            # A limit of time leaves one plan to show, where one is found soon.
+            if self.deadline is not None and monotonic() > self.deadline + (0.0 if self.tally.yielded else self._grace):
+                self._cut(least)
                 return
             if state == _SHAPE:
                 for index, (plan, bound) in enumerate(self._expanded(number)):
@@ -79,9 +87,14 @@ class UniformSearch:
             if self._fit(key, plan) == "no":
                 continue
             if self.work_limit is not None and self.tally.priced >= self.work_limit and key not in self._seconds:
-                self.tally.cut_off = True
+                self._cut(least)
                 return
             heapq.heappush(heap, (self._time(key, plan), _TIMED, number, variant))
+
+    def _cut(self, least: float) -> None:
+        """A limit was reached: what is left has at least this bound."""
+        self.tally.cut_off = True
+        self.floor = min(self.floor, least)
 
     def bounds(self) -> Iterator[tuple[Plan, float]]:
         """The plans that were bounded, with their bounds, in a fixed order."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from planproof.errors import PlanproofError
+from planproof.pipeline import lint
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PLANPROOF = [sys.executable, "-m", "planproof.cli"]
 HEAD = "planproof: 1\n"
 
@@ -198,3 +202,48 @@ def test_absurd_figures_are_input_errors(
     status, _, err = main(["lint", "p.yaml"], tmp_path, monkeypatch, capsys)
     assert status == 2
     assert err.startswith("error: p.yaml:2:")
+
+
+PROFILE = (EXAMPLES / "measured" / "profile.csv").read_text(encoding="utf-8").split("\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new", "place", "told"),
+    [
+        (5, "220.6", "abc", (5, 17), "column 'forward_ms': expected a number"),
+        (5, "0-31", "3-1", (5, 1), "layers 3-1 run backwards"),
+        (5, "tensor=4", "tensor=no", (5, 6), "expected a mesh"),
+        (5, ",2,", ",,", (5, 15), "column 'microbatch' is empty"),
+        (5, "220.6", '"220.6', (5, None), "is no CSV row"),
+        (5, "220.6", "220.6,1", (5, 47), "has 10 cells where the header has 9 columns"),
+        (3, "forward_ms", "workspace_mib", (3, 73), "names the column 'workspace' twice"),
+        (3, "microbatch", "batch", (3, None), "has no column 'microbatch'"),
+    ],
+)
+@pytest.mark.parametrize("here", [True, False])
+def test_an_error_in_a_profile_has_its_file_line_and_column_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: int, old: str, new: str, place: tuple[int, int], told: str, here: bool
+) -> None:
+    shutil.copytree(EXAMPLES / "measured", tmp_path / "sub")
+    lines = list(PROFILE)
+    assert old in lines[line - 1]
+    lines[line - 1] = lines[line - 1].replace(old, new, 1)
+    (tmp_path / "sub" / "profile.csv").write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "sub" if here else tmp_path)
+    with pytest.raises(PlanproofError) as raised:
+        lint(["proposal.yaml" if here else "sub/proposal.yaml"])
+    assert told in raised.value.message
+    assert raised.value.remedy
+    assert raised.value.place.file == ("profile.csv" if here else "sub/profile.csv")
+    assert (raised.value.place.line, raised.value.place.column) == place
+
+
+def test_an_error_in_a_configuration_above_is_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(EXAMPLES / "measured", tmp_path / "sub")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "planproof.toml").write_text('\nfail-on = "warnin"\n', encoding="utf-8")
+    for folder, file in ((tmp_path, "planproof.toml"), (tmp_path / "sub", "../planproof.toml")):
+        monkeypatch.chdir(folder)
+        with pytest.raises(PlanproofError, match="did you mean 'warning'") as raised:
+            lint([Path(tmp_path / "sub" / "proposal.yaml")])
+        assert (raised.value.place.file, raised.value.place.line, raised.value.place.column) == (file, 2, 1)

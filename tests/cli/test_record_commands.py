@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from planproof.cli.main import root
+from planproof.decision.comparison import compare
+from planproof.decision.review import Review
 from planproof.errors import PlanproofError
+from planproof.importers.run_log import read_run_log
 from planproof.pipeline import review
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -188,7 +191,7 @@ def test_memory_beyond_the_device_overturns_and_missing_ranks_and_steps_are_said
     assert "missing: step time" in out
     run_file.write_text("step,step_time_s\n1,10\n2,10\n")
     status, out = run("record", "compare", str(record(folder)), str(run_file))
-    assert "no step after the warm-up" in out
+    assert "all 2 logged figures lie in the warm-up" in out
     assert "Nothing measured was compared" in out
     assert status == 1
 
@@ -304,6 +307,128 @@ def test_a_run_without_steps_says_what_it_lacks_and_decides_nothing(folder: Path
     file = folder / "run.csv"
     file.write_text("rank,device_gib\n0,47.0\n3,46.0\n")
     _, out = run("record", "compare", str(record(folder)), str(file))
-    assert "step time: no step after the warm-up is in the file" in out
+    assert "step time: not in the file" in out
     assert "exposed communication: not in the file" in out
     assert " of 16 ranks" in out
+
+
+def test_a_record_that_was_cut_is_told_wherever_it_was_cut(folder: Path, made: str) -> None:
+    """In the front matter or in the block for people: an error with a place. After them: it does not verify."""
+    end = made.index("\n---\n", 4) + 5
+    block = made.index("<!-- decision: end -->")
+    for cut in (0, 3, 10, end // 2, end - 5, end + 1, block - 1):
+        record(folder).write_text(made[:cut], encoding="utf-8")
+        with pytest.raises(PlanproofError) as raised:
+            run("record", "verify", str(record(folder)))
+        assert (raised.value.exit_status, raised.value.place.file) == (2, str(record(folder)))
+        assert raised.value.remedy
+    record(folder).write_text(made[: len(made) // 2], encoding="utf-8")
+    status, out = run("record", "verify", str(record(folder)))
+    lines = len(made[: len(made) // 2].rstrip().split("\n"))
+    assert (status, f"the record ends at line {lines}, before its last section: it was cut" in out) == (1, True)
+    assert "was not an input before" not in out
+
+
+@pytest.fixture(scope="module")
+def abroad(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository whose record was made with data sheets that lie outside it, under an absolute path."""
+    base = tmp_path_factory.mktemp("abroad")
+    sheets, repository = base / "first" / "sheets", base / "repository"
+    sheets.mkdir(parents=True)
+    shipped = (EXAMPLES.parent / "engine" / "hardware" / "devices" / "A100-80GB.yaml").read_text(encoding="utf-8")
+    (sheets / "A100-80GB.yaml").write_text(shipped + "# ours\n", encoding="utf-8")
+    shutil.copytree(EXAMPLES / "measured", repository / "measured")
+    shutil.copy(EXAMPLES / "planproof.toml", repository / "planproof.toml")
+    file = repository / "measured" / "record.md"
+    assert run("review", str(repository / "measured" / "proposal.yaml"), "--hardware", str(sheets), "-o", str(file))[0] == 0
+    shutil.move(base / "first", base / "second")
+    return base
+
+
+def test_sheets_outside_the_repository_are_named_without_the_machines_path(abroad: Path) -> None:
+    text = (abroad / "repository" / "measured" / "record.md").read_text()
+    assert '"--hardware=sheets"' in text
+    assert "| data sheet: sheets/A100-80GB.yaml |" in text
+    assert "| sheets/A100-80GB.yaml:" in text
+    assert str(abroad) not in text
+
+
+def test_sheets_outside_the_repository_are_not_listed_as_gone(abroad: Path) -> None:
+    place = str(abroad / "repository")
+    status, out = run("record", "list", place)
+    assert (status, "gone" in out) == (1, False)
+    assert "unknown (data sheet: sheets/A100-80GB.yaml lies in 'sheets' outside the repository: name it with --hardware)" in out
+    status, out = run("record", "list", place, "--hardware", str(abroad / "second" / "sheets"))
+    assert (status, "valid" in out) == (0, True)
+
+
+def test_a_record_verifies_with_its_sheets_wherever_they_are_now(abroad: Path) -> None:
+    path = str(abroad / "repository" / "measured" / "record.md")
+    with pytest.raises(PlanproofError, match="'--hardware=sheets', a folder of data sheets that is not found") as raised:
+        run("record", "verify", path)
+    assert raised.value.place.line == 9
+    assert "--hardware PATH" in str(raised.value.remedy)
+    sheets = str(abroad / "second" / "sheets")
+    assert run("record", "verify", path, "--hardware", sheets) == (0, f"{path}: verified\n")
+    with pytest.raises(PlanproofError, match="made with 1 of --hardware, and 2 of them"):
+        run("record", "verify", path, "--hardware", sheets, "--hardware", sheets)
+
+
+MEGATRON = " iteration {step:8d}/ 500000 | elapsed time per iteration (ms): 10100.0 | global batch size: 128 |\n"
+TORCHTITAN = "[rank0]: step: {step}  loss:  7.5  memory: 40.0GiB(50.0%)  tps: 1,000  mfu: 40.0%\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("step,step_time_s\n11,-1\n12,-2\n", "no figure of the table can be used: line 2: step_time '-1' is no positive number"),
+        ("step,step_time_s\n11,0\n", "step_time '0' is no positive number"),
+        ("step,step_time_s\n11,nan\n", "step_time 'nan' is no positive number"),
+        ("step,step_time_s\n11,\n", "its cells are empty"),
+        ("rank,device_gib\n-4,40\n", "'-4' under 'rank' is no whole number from 0"),
+        ("step,step_time_s\n11,13 s\n", "'13 s' under 'step_time_s' is no number"),
+        ("step,step_time_min\n11,1\n", "has the unit 'min'"),
+        ("[1, 2]", "no list of objects"),
+        ("", "no measured step"),
+    ],
+)
+def test_a_run_of_which_nothing_can_be_used_is_an_error_with_its_line(folder: Path, table: str, told: str) -> None:
+    file = folder / "run.txt"
+    file.write_text(table)
+    with pytest.raises(PlanproofError) as raised:
+        run("record", "compare", str(record(folder)), str(file))
+    assert told in raised.value.message
+    assert raised.value.place.file == str(file)
+    assert raised.value.remedy
+    assert raised.value.exit_status == 2
+
+
+@pytest.fixture(scope="module")
+def reviewed() -> Review:
+    return review(EXAMPLES / "measured" / "proposal.yaml")
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("step,step_time_s\n1,10\n2,10\n", "step time: all 2 logged figures lie in the warm-up, the first 10 steps of the log"),
+        (
+            "step,step_time_s\n" + "".join(f"{k},10.1\n" for k in (10, 20, 30, 70)),
+            "step time: 3 of the steps between 10 and 70, logged every 10, are not in the file",
+        ),
+        ("rank,device_gib\n0,46\n99999,47\n", "rank 99999 is none of the plan's 16 devices, and 1 such were left out"),
+        (
+            MEGATRON.format(step=20) + MEGATRON.format(step=30) + TORCHTITAN.format(step=77),
+            "line 3: lines of torchtitan stand in this log of megatron-lm and were not read",
+        ),
+        (
+            "".join(MEGATRON.format(step=k) for k in (20, 30, 20, 30)),
+            "line 3: steps start again at 20; of a step that is logged twice the slower counts",
+        ),
+    ],
+)
+def test_what_a_run_lacks_or_mixes_is_said(reviewed: Review, table: str, told: str) -> None:
+    candidate = reviewed.candidate(reviewed.recommended)
+    assert candidate is not None
+    result = compare(reviewed, candidate, read_run_log(table.encode(), "run.txt"))
+    assert any(told in line for line in (*result.gaps, *result.notes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,9 +13,12 @@ from planproof.decision import assemble
 from planproof.decision.assemble import Material
 from planproof.decision.review import Candidate, Review
 from planproof.decision.sensitivity import Pool, Sensitivity, basis_of, inputs, joint_of, key, pool_of, sensitivity_of
-from planproof.decision.verification import Noise, load_noise, repetitions, steps_needed
+from planproof.decision.student import quantile
+from planproof.decision.verification import Noise, load_noise, repetitions, steps_needed, told_apart
 from planproof.pipeline import Options, review, review_loaded, session
 from planproof.proposal import load_proposal
+from scipy.stats import nct
+from scipy.stats import t as t_distribution
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -147,12 +151,39 @@ def test_a_whole_review_beyond_a_break_even_recommends_another_plan(tmp_path: Pa
         assert recommended(edge.factor * (1 - 0.01 * side)).plan.identity == today.plan.identity
 
 
+@pytest.mark.parametrize("freedom", [2, 4, 10, 38, 78])
+@pytest.mark.parametrize("probability", [0.6, 0.9, 0.975, 0.9995])
+def test_students_quantiles_are_those_of_scipy(freedom: int, probability: float) -> None:
+    assert quantile(probability, freedom) == pytest.approx(t_distribution.ppf(probability, freedom), rel=1e-9)
+
+
+@pytest.mark.parametrize("ratio", [1.02, 1.03, 1.05, 1.08, 1.15, 1 / 1.06])
+def test_the_runs_that_are_proposed_tell_the_plans_apart_nine_times_in_ten(ratio: float) -> None:
+    """A t test on normal logarithms, its power by the noncentral t distribution: at least 88 % with the runs that are proposed,
+    less with fewer of them."""
+    noise, steps = load_noise(), 20
+    runs = repetitions(ratio, noise, steps)
+    assert runs is not None
+    spread = math.sqrt(noise.run**2 + noise.step**2 / steps)
+
+    def power(n: int) -> float:
+        away = abs(math.log(ratio)) / (spread * math.sqrt(2 / n))
+        return float(nct.sf(t_distribution.ppf(0.975, 2 * n - 2), 2 * n - 2, away))
+
+    assert power(runs) > 0.88
+    assert runs == 2 or power(runs - 1) < 0.92
+    assert told_apart(runs, noise, steps) <= math.exp(abs(math.log(ratio)))
+
+
 def test_repetitions_follow_the_formula_of_two_means() -> None:
     noise = Noise(0.03, 0.02, load_noise().step_source, load_noise().run_source)
-    # 2 (1.959964 + 1.281552)^2 (0.02^2 + 0.03^2 / 20) / ln(1.03)^2 = 10.7
-    assert repetitions(1.03, noise, 20) == 11
-    assert repetitions(1 / 1.03, noise, 20) == 11
+    # n = 12, 22 degrees of freedom: 2 (2.0739 + 1.3212)^2 (0.02^2 + 0.03^2 / 20) / ln(1.03)^2 = 11.74; n = 11 would need 11.82.
+    assert repetitions(1.03, noise, 20) == 12
+    assert repetitions(1 / 1.03, noise, 20) == 12
+    # Two runs, 2 degrees of freedom: exp((4.3027 + 1.8856) 0.02110) = 1.1394.
+    assert told_apart(2, noise, 20) == pytest.approx(1.1394, abs=1e-4)
     assert repetitions(1.5, noise, 20) == 2
+    assert repetitions(1.139, noise, 20) == 3
     assert repetitions(1.001, noise, 20) is None
     assert repetitions(1.0, noise, 20) is None
     assert steps_needed(noise) == 20

@@ -11,7 +11,7 @@ from planproof.decision.probe import axes_on_the_fabric, halved
 from planproof.facts import Fact
 from planproof.facts.from_case import case_facts
 from planproof.facts.from_plan import plan_facts
-from planproof.facts.from_topology import probe_fact
+from planproof.facts.from_topology import probe_fact, topology_facts
 from planproof.hardware import open_library
 from planproof.plan import Mesh, Plan, even_stages
 from planproof.proposal import Case, parse_proposal, resolve
@@ -166,3 +166,10 @@ def test_the_axes_that_a_slower_fabric_would_slow_are_named() -> None:
 def test_the_change_of_a_price_is_a_share_of_it() -> None:
     assert probe_fact("p", "/plans/0", "ndr", ("data",), 2.0, 2.5)["change_ppm"] == 250_000
     assert probe_fact("p", "/plans/0", "ndr", ("data",), 2.0, 2.0)["change_ppm"] == 0
+
+
+def test_a_collective_without_a_known_limit_is_a_fact_all_the_same() -> None:
+    text = (BASES / "profiled.yaml").read_text(encoding="utf-8").replace("count: 2, type: dgx_a100", "count: 1, type: dgx_a100")
+    found = resolve(parse_proposal(text.encode(), "profiled.yaml", BASES / "profiled.yaml"), open_library())
+    run = next(one for one in topology_facts(found) if one.kind == "measured_collective")
+    assert (run["ranks"], run["nodes"], run["file"]) == (16, 2, "allreduce.txt")

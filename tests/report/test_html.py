@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import struct
 import subprocess
+import sys
 import zlib
+from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
+from planproof.cost import StageMemory
 from planproof.errors import UsageError
 from planproof.quantity import Dimension, human
+from planproof.report.figures import gib
 from planproof.report.html import render_html
-from planproof.report.html_charts import MOST_TASKS, ticks, timeline_svg
+from planproof.report.html_charts import MOST_TASKS, candidates_svg, memory_svg, ticks, timeline_svg
 from planproof.report.timeline import timeline
-from report_cases import BARE, bare, dense, reviewed
+from report_cases import BARE, DENSE, bare, dense, reviewed
 
 HOSTILE = '"</title><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\\u202Ez [l](javascript:3)"'
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
@@ -95,6 +100,65 @@ def test_it_can_be_read_aloud_and_by_keyboard() -> None:
     assert all(one.get("scope") in ("col", "row") for one in found.of("th"))
     levels = [int(tag[1]) for tag, _ in found.elements if re.fullmatch("h[1-6]", tag)]
     assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_what_scrolls_can_be_reached_by_keyboard_and_says_what_it_is() -> None:
+    found = Page(page())
+    boxes = [one for one in found.of("div") if one.get("class") in ("box", "drawn")]
+    assert len(boxes) >= len(found.of("table")) + len(found.of("svg"))
+    assert all((one["tabindex"], one["role"]) == ("0", "region") and len(str(one["aria-label"])) > 5 for one in boxes)
+    assert len(found.of("figcaption")) == len(found.of("figure")) == len(found.of("svg"))
+
+
+def test_a_plan_far_too_large_leaves_the_others_apart() -> None:
+    """The picture of candidates ends at 2.5 devices' worth of memory; who needs more stands at the edge with its figure."""
+    review = dense()
+    shown = [one for one in review.candidates if one.step is not None and one.memory]
+
+    def times(memory: StageMemory, factor: float) -> StageMemory:
+        rows = tuple(replace(row, bytes=row.bytes * factor) for row in memory.rows)
+        return replace(memory, rows=rows, device=memory.device.scaled(factor))
+
+    huge = [replace(shown[0], memory=tuple(times(one, 40.0) for one in shown[0].memory)), *shown[1:]]
+    picture = candidates_svg(huge, review.recommended)
+    assert f">{shown[0].id} at {gib(max(one.device.value for one in huge[0].memory))} GiB<" in picture
+    heights = [float(one) for one in re.findall(r'cy="([0-9.]+)"', picture)]
+    assert heights[0] == 14
+    assert max(heights) > 60
+    names = [(float(x), float(y)) for x, y in re.findall(r'class="label" x="([0-9.]+)" y="([0-9.]+)"', picture)]
+    assert all(abs(a[0] - b[0]) > 17 or abs(a[1] - b[1]) > 11 for a, b in combinations(names, 2))
+
+
+def test_the_capacity_is_named_where_no_bar_reaches() -> None:
+    best = dense().candidate(dense().recommended)
+    assert best is not None
+    picture = memory_svg(best.memory, "x")
+    found = re.findall(r'<rect class="m\d" x="([0-9.]+)" y="[0-9.]+" width="([0-9.]+)" height="24"', picture)
+    bars = [float(x) + float(w) for x, w in found]
+    places = [float(x) for x in re.findall(r'x="([0-9.]+)" y="[0-9.]+" text-anchor="end">[0-9.]+ GiB<', picture)]
+    assert places
+    assert min(places) - 75 > max(bars)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from planproof.pipeline import Options, review
+from planproof.report.html import render_html
+sys.stdout.buffer.write(render_html(review(Path(sys.argv[1]), Options(work_limit=3))).encode())
+"""
+
+
+def test_the_same_bytes_whatever_the_hash_seed_locale_and_time_zone(tmp_path: Path) -> None:
+    path = tmp_path / "proposal.yaml"
+    path.write_text(DENSE, encoding="utf-8")
+    pages = set()
+    for seed, locale, zone in (("0", "C", "UTC"), ("4242", "C.UTF-8", "Pacific/Auckland"), ("17", "POSIX", "America/St_Johns")):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone}
+        done = subprocess.run([sys.executable, "-c", SCRIPT, str(path)], env=environment, capture_output=True, check=True)
+        pages.add(done.stdout)
+    assert len(pages) == 1
+    assert len(pages.pop()) > 20_000
 
 
 def luminance(colour: str) -> float:

@@ -85,10 +85,10 @@ def test_the_first_screen_says_may_it_run_what_instead_and_how_sure() -> None:
     assert best.step is not None
     assert "**May it run?** 'uneven' (submitted) fits" in screen
     assert f"({best.id}, {best.step.value:.3f} s (" in screen
-    assert "**How sure?** the step time is estimated" in screen
+    assert "**How sure?** The step time is estimated" in screen
     refused = render_record(bare()).split("## Decision")[0]
     assert "**REFUSED.**" in refused
-    assert "not on this evidence" in refused
+    assert "Not on this evidence" in refused
 
 
 def test_people_decide_between_the_marks() -> None:

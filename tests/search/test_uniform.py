@@ -136,8 +136,23 @@ def test_a_time_limit_stops_the_search_and_says_so() -> None:
     model, workload, there, limits = CASES["dense"]
     space = UniformSpace(model, workload, there, limits)
     search = UniformSearch(space, PlanPricer(model, workload, there), seconds=1e-9)
+    found = list(search.candidates())
+    assert search.tally.cut_off
+    # The best so far is the best of all here, and what was left out is bounded.
+    whole = list(UniformSearch(space, PlanPricer(model, workload, there)).candidates())
+    assert [one.plan for one in found] == [whole[0].plan]
+    assert 0 < search.floor <= whole[1].seconds
+
+
+def test_a_time_limit_ends_a_search_that_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, workload, there, limits = CASES["dense"]
+    search = UniformSearch(UniformSpace(model, workload, there, limits), PlanPricer(model, workload, there), seconds=1e-9)
+    monkeypatch.setattr(search, "_fit", lambda *_: "no")
+    clock = iter(range(10**6))
+    monkeypatch.setattr("planproof.search.uniform.monotonic", lambda: search.deadline + next(clock))
     assert list(search.candidates()) == []
     assert search.tally.cut_off
+    assert next(clock) <= 4
 
 
 def test_where_nothing_fits_the_nearest_miss_is_that_of_the_whole_space() -> None:
