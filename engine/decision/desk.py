@@ -15,6 +15,7 @@ from ..cost.measured import MeasuredStage
 from ..cost.memory import peak_stage
 from ..errors import InputError
 from ..facts import Fact
+from ..facts.from_claims import speed_up_facts
 from ..facts.from_plan import plan_case
 from ..facts.from_price import amortisation_fact, comparison_fact, measured_rows, result_fact, step_fact
 from ..facts.from_topology import probe_fact
@@ -124,7 +125,8 @@ class Desk:
         return replace(priced, memory=memory, peak=peak_stage(memory))
 
     def step_facts(self) -> Iterator[Fact]:
-        """One fact a priced stated plan."""
+        """One fact a priced stated plan, and what links allow of a claimed speed-up over the reference."""
+        yield from speed_up_facts(self.case, {name: priced.step_estimate.high for name, priced in self.stated.items()})
         for plan in self.case.plans:
             priced = self.stated.get(plan.name)
             if priced is not None:

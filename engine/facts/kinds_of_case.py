@@ -389,35 +389,6 @@ OF_CASE: tuple[Kind, ...] = (
         },
     ),
     Kind(
-        "claim",
-        "A figure that the proposal quotes.",
-        {
-            "text": text("As quoted."),
-            "metric": text("mfu, speed_up, throughput, step_time, memory or other.", optional=True),
-            "value_ppm": whole("The figure in millionths.", optional=True),
-            "scaling": text("The scaling of the claim.", optional=True, one_of=("fixed_model", "weak_scaling")),
-            "proposal_scaling": text("The scaling of the proposal.", optional=True),
-            "baseline": text("The system compared with.", optional=True),
-            "baseline_inter_operator": flag("Whether the baseline has pipeline parallelism.", optional=True),
-            "pipelined": flag("Whether a plan of the proposal has pipeline parallelism."),
-            "source": text("Where it is quoted from.", optional=True),
-            "unit": text("Unit of a throughput.", optional=True),
-            "nodes": whole("Nodes that it was found on.", optional=True),
-            "cluster_nodes": whole("Nodes of this cluster.", optional=True),
-        },
-    ),
-    Kind(
-        "claim_limit",
-        "A claimed throughput or step time beside what the devices' peak rate allows for this model.",
-        {
-            "text": text("The claim, as quoted."),
-            "metric": text("throughput or step_time."),
-            "claimed_tflop": whole("Model TFLOP a second of one device that it amounts to."),
-            "peak_tflop": whole("The device's highest dense rate, in TFLOP a second."),
-            "above": flag("Whether the claim is above it."),
-        },
-    ),
-    Kind(
         "planning",
         "What planning costs.",
         {
