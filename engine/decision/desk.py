@@ -22,6 +22,7 @@ from ..facts.from_topology import probe_fact
 from ..facts.limits import limits_of
 from ..frozen import dataclass
 from ..plan import Plan, Role
+from ..plan.frameworks import nearest
 from ..proposal import Case, ProfileRow
 from ..quantity import Dimension, Estimate, Quantity
 from ..search.driver import PlanSearch
@@ -37,7 +38,7 @@ from .probe import axes_on_the_fabric, halved
 from .selection import Selection, Stands, fallback, select
 
 #: Frameworks that shard gradients and parameters of a pipelined model (torchtitan: FSDP composed with its pipeline).
-SHARDS_PIPELINES = ("torchtitan",)
+SHARDS_PIPELINES = {"torchtitan": True}
 #: Candidates that are kept for the sensitivity's pool.
 MET = 12
 Judge = Callable[[Plan, Sequence[StageMemory]], tuple[str, ...]]
@@ -169,7 +170,7 @@ class Desk:
         assert case.workload is not None
         assert case.cluster is not None
         space = UniformSpace(
-            case.model, case.workload, case.cluster, limits_of(case.limits), case.framework in SHARDS_PIPELINES,
+            case.model, case.workload, case.cluster, limits_of(case.limits), bool(nearest(case.framework, SHARDS_PIPELINES)),
             freedom_of(case.framework),
         )  # fmt: skip
         search = PlanSearch(space, self.pricer, work_limit=work_limit, seconds=seconds)

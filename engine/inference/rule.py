@@ -197,7 +197,7 @@ class Rule:
     silent: tuple[Example, ...]
     file: str
     digest: str = field(default="", compare=False)
-    #: The frameworks it holds for, by their names in `facts.frameworks`; none: for all, and where none is named.
+    #: The frameworks it holds for, by their names in `plan.frameworks`; none: for all, and where none is named.
     frameworks: tuple[str, ...] = ()
     ignored: bool = False
     mandatory: bool = False
