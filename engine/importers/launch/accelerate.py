@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...errors import InputError
-from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedule_of
+from .draft import PLAN, Draft, finish, fp8_products, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Entry, Open
 from .parts import Launch
 from .presets import set_aside
@@ -96,7 +96,7 @@ def _mixed(d: Draft, word: str, entry: Entry, *, sharded: bool) -> None:
         full_precision(d, "no mixed precision", entry)
         return
     if word.lower() == "fp8":
-        d.note(f"'{entry.key}': matrix products run in fp8", entry.place)
+        fp8_products(d, entry)
     how = (
         "FSDP keeps fp32 shards and gathers them in 16 bits"
         if sharded
