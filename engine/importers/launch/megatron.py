@@ -253,7 +253,7 @@ def _degrees(e: Entries, d: Draft) -> None:
     deepspeed = e.integer("ds_sequence_parallel_size")
     for axis, names in (
         ("tensor", ("tensor_model_parallel_size", "model_parallel_size")),
-        ("pipeline", ("pipeline_model_parallel_size",)),
+        ("pipeline", ("pipeline_model_parallel_size", "pipe_parallel_size")),
         ("context", ("context_parallel_size",)),
         ("expert", ("expert_model_parallel_size", "moe_expert_parallel_size")),
         ("expert_tensor", ("expert_tensor_parallel_size",)),

@@ -40,7 +40,7 @@ _OTHER_MODELS: Final = re.compile(
     r"(?:train|finetune)_(?:bert|t5|ict|vision|realm|retro|vlm|mimo|diffusion|retriever)\w*(?:\.py)?$"
 )
 #: Programs that generate text or score it.
-_GENERATES: Final = re.compile(r"(?:text_generation|generate_\w+|\w*inference\w*|\w*_server|serve)\.py$")
+_GENERATES: Final = re.compile(r"(?:text_generation|generate(?:_\w+)?|evaluate|\w*inference\w*|\w*_server|serve)\.py$")
 #: What stands in a written file for what the script does not decide: a name that templates have too.
 _SLOT: Final = "$NOT_DECIDED"
 _MARK: Final = re.compile(r"@(\d+)@")

@@ -89,10 +89,10 @@ def read(file: SourceFile) -> Launch:
 
 
 def _from_yaml(file: SourceFile) -> Launch:
-    peft = next((key for key in ("model.peft", "peft") if _inside(file, key)), None)
+    peft = next((key for key in ("model.peft", "peft", "model.virtual_prompt_style") if _inside(file, key)), None)
     if peft is not None:
         raise InputError(
-            "This configuration trains an adapter ('peft'); only training of all parameters is modelled.",
+            f"This configuration trains an adapter ('{peft.rpartition('.')[2]}'); only training of all parameters is modelled.",
             place=file.document.place("/" + peft.replace(".", "/")), code="launch.adapter",
             remedy="Give a configuration of full training.",
         )  # fmt: skip

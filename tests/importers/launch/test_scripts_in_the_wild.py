@@ -152,3 +152,34 @@ def test_a_script_that_starts_a_framework_names_the_file_that_is_wanted(line: st
 def test_a_section_with_nothing_in_it_is_no_key_that_was_not_understood() -> None:
     found = launch('[job]\n[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8\n', "train.toml")
     assert [key.name for key in found.keys if key.use is Use.UNKNOWN] == []
+
+
+def test_the_older_name_of_the_pipeline_degree_is_a_degree() -> None:
+    found = launch(f"deepspeed pretrain_gpt.py {SHAPES} {BATCH} --fp16 --pipe-parallel-size 4 --deepspeed")
+    assert found.value("/plans/0/uniform/pipeline") == 4
+
+
+@pytest.mark.parametrize(("strategy", "zero"), [("FULL_SHARD", 3), ("SHARD_GRAD_OP", 2), ("NO_SHARD", 0)])
+def test_a_sharding_strategy_counts_without_its_prefix(strategy: str, zero: int) -> None:
+    text = f"base_model: x\nsequence_len: 512\nmicro_batch_size: 1\nbf16: true\nfsdp_config: {{sharding_strategy: {strategy}}}\n"
+    assert launch(text, "a.yaml").value("/plans/0/zero") == zero
+
+
+def test_a_part_of_a_neox_configuration_is_no_deepspeed_configuration() -> None:
+    text = (
+        '{"zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 4, "checkpoint_activations": true,\n'
+        ' "train_iters": 10, "lr_decay_iters": 10, "hidden_dropout": 0, "fp16": {"enabled": true}}\n'
+    )
+    found = launch(text, "train.yml")
+    assert (found.kind, found.value("/plans/0/recompute"), found.value("/plans/0/zero")) == ("neox", "full", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "modules: {pre_trainer: {framework: megatron, model: llama3_8B.yaml, overrides: {lora: {enabled: true, dim: 16}}}}\n",
+        "trainer: {devices: 1, num_nodes: 1}\nmodel: {virtual_prompt_style: p-tuning, micro_batch_size: 1, num_layers: 2}\n",
+    ],
+)
+def test_adapters_are_refused_where_they_are_switched_on(text: str) -> None:
+    assert refusal(text, "a.yaml").code == "launch.adapter"
