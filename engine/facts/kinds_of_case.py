@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .fact import Kind, flag, text, whole
-from .words import GRADES, ROLES
+from .words import DTYPES, GRADES, PRECISION_ROLES, ROLES
 
 OF_CASE: tuple[Kind, ...] = (
     Kind(
@@ -183,8 +183,8 @@ OF_CASE: tuple[Kind, ...] = (
         "precision",
         "The dtype of one role.",
         {
-            "role": text("parameters, gradients, master, moments or communication."),
-            "dtype": text("fp32, tf32, bf16, fp16, fp8 or none."),
+            "role": text("Whose dtype it is.", one_of=PRECISION_ROLES),
+            "dtype": text("The dtype; none for a master copy that there is not.", one_of=DTYPES),
         },
     ),
     Kind(
