@@ -65,7 +65,7 @@ class Heading(Section):
         None, description="one model on more devices, or a model that grows with them"
     )
     framework: Framework | None = None
-    authority: Literal["paper_only", "run", "install", "reconfigure"] | None = Field(
+    authority: Literal["paper_only", "run", "install", "reconfigure", "edit", "benchmark"] | None = Field(
         None, description="what the review is asked to do; it only ever reads and computes"
     )
     supersedes: Text | None = Field(None, description="the decision record that this one replaces")
