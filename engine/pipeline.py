@@ -106,8 +106,8 @@ def examine(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact] = ())
     silencing = _silencing(loaded, opened)
     base = [*case_facts(case, opened.options.as_of or case.dated), *extra]
     base += [_note(note, note.state) for note in silencing.notes if note.state != "in_force"]
-    # A launch file on its own may leave a degree open: its plan then says nothing that could be judged.
-    open_plans = {p.name for p in case.plans if loaded.bare and p.stated.uniform is None and p.stated.stages is None}
+    # A plan without degrees, or whose stages cannot be read, says nothing that could be judged: that is told, and nothing else.
+    open_plans = {p.name for p in case.plans if p.stated.uniform is None and p.stages is None}
     stated = [fact for plan in case.plans if plan.name not in open_plans for fact in plan_facts(case, plan)]
     with opened.gate.batch():
         facts, findings, skipped = _run(opened, case, LINT_BEFORE, [*base, *stated], [], silencing.suppressions)

@@ -99,8 +99,8 @@ def test_rules(folder: str | None, wanted: tuple[str, ...]) -> int:
             count += 1
             for problem in problems:
                 failed += 1
-                click.echo(f"{rule.file}: {rule.id}: {problem}")
-    click.echo(f"{count} rules, {failed} examples failed")
+                click.echo(f"{rule.file}: {problem}")
+    click.echo(f"{count} {'rule' if count == 1 else 'rules'}, {failed} {'example' if failed == 1 else 'examples'} failed")
     return 1 if failed or not count else 0
 
 

@@ -12,18 +12,16 @@ from dataclasses import replace
 
 from ..cluster.cluster import Cluster
 from ..hardware import Calibration, DeviceSheet
+from ..plan.frameworks import framework_called, nearest
 
-#: Framework, in any case -> families, the nearest first.
+#: Framework, or one that others stand on -> families, the nearest first.
 _FAMILIES = {
     "megatron-lm": ("megatron-lm", "megatron-core"),
-    "megatron": ("megatron-lm", "megatron-core"),
     "megatron-core": ("megatron-core", "megatron-lm"),
-    "nemo": ("megatron-core", "megatron-lm"),
+    "primus": ("megatron-core", "megatron-lm"),
     "megatron-deepspeed": ("megatron-deepspeed",),
     "gpt-neox": ("megatron-deepspeed",),
     "fsdp": ("fsdp",),
-    "llm-foundry": ("fsdp",),
-    "composer": ("fsdp",),
     "accelerate": ("fsdp",),
 }
 
@@ -33,13 +31,13 @@ def families(framework: str | None, version: str | None = None) -> tuple[str, ..
 
     Megatron-LM before its version 3 (2022) had other kernels; versions `core_...` are Megatron-Core's.
     """
-    name, release = (framework or "").lower(), (version or "").lower()
-    if name in ("megatron-lm", "megatron"):
+    known, release = framework_called(framework) if framework else None, (version or "").lower()
+    if known is not None and known.name == "megatron-lm":
         if release.startswith("core"):
-            name = "megatron-core"
-        elif (found := re.match(r"v?(\d+)", release)) and int(found[1]) < 3:
+            return _FAMILIES["megatron-core"]
+        if (found := re.match(r"v?(\d+)", release)) and int(found[1]) < 3:
             return ("megatron-lm-2021",)
-    return _FAMILIES.get(name, ())
+    return nearest(framework, _FAMILIES) or ()
 
 
 Find = Callable[[DeviceSheet, str], Calibration | None]

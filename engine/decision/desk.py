@@ -16,12 +16,14 @@ from ..cost.measured import MeasuredStage
 from ..cost.memory import peak_stage
 from ..errors import InputError
 from ..facts import Fact
+from ..facts.from_claims import speed_up_facts
 from ..facts.from_plan import plan_case
 from ..facts.from_price import amortisation_fact, comparison_fact, measured_rows, result_fact, step_fact
 from ..facts.from_topology import probe_fact
 from ..facts.limits import limits_of
 from ..frozen import dataclass
 from ..plan import Plan, Role
+from ..plan.frameworks import nearest
 from ..proposal import Case, ProfileRow
 from ..quantity import Dimension, Estimate, Quantity
 from ..search.driver import PlanSearch
@@ -37,7 +39,7 @@ from .probe import axes_on_the_fabric, halved
 from .selection import Selection, Stands, fallback, select
 
 #: Frameworks that shard gradients and parameters of a pipelined model (torchtitan: FSDP composed with its pipeline).
-SHARDS_PIPELINES = ("torchtitan",)
+SHARDS_PIPELINES = {"torchtitan": True}
 #: Candidates that are kept for the sensitivity's pool.
 MET = 12
 Judge = Callable[[Plan, Sequence[StageMemory]], tuple[str, ...]]
@@ -125,7 +127,8 @@ class Desk:
         return replace(priced, memory=memory, peak=peak_stage(memory))
 
     def step_facts(self) -> Iterator[Fact]:
-        """One fact a priced stated plan."""
+        """One fact a priced stated plan, and what links allow of a claimed speed-up over the reference."""
+        yield from speed_up_facts(self.case, {name: priced.step_estimate.high for name, priced in self.stated.items()})
         for plan in self.case.plans:
             priced = self.stated.get(plan.name)
             if priced is not None:
@@ -168,7 +171,7 @@ class Desk:
         assert case.workload is not None
         assert case.cluster is not None
         space = UniformSpace(
-            case.model, case.workload, case.cluster, limits_of(case.limits), case.framework in SHARDS_PIPELINES,
+            case.model, case.workload, case.cluster, limits_of(case.limits), bool(nearest(case.framework, SHARDS_PIPELINES)),
             freedom_of(case.framework),
         )  # fmt: skip
         search = PlanSearch(space, self.pricer, work_limit=work_limit, seconds=seconds)

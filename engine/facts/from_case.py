@@ -13,6 +13,7 @@ from ..quantity import Dimension, Grade, Provenance, Quantity
 from .fact import Fact, in_field_unit
 from .from_shapes import shapes_facts
 from .kinds import fact
+from .words import PRECISION_ROLES
 
 ESTIMATED = Provenance(Grade.ESTIMATED, "cost model over the device's data sheet")
 #: What a profile would measure; estimated where a data sheet exists, missing where neither does.
@@ -247,7 +248,7 @@ def _workload(case: Case) -> Iterator[Fact]:
         loss_scaling=stated.loss_scaling,
         dropout_ppm=in_field_unit(stated.dropout, "dropout_ppm") if stated.dropout is not None else None,
     )
-    for role in ("parameters", "gradients", "master", "moments", "communication"):
+    for role in PRECISION_ROLES:
         dtype = getattr(stated.precision, role) if stated.precision else None
         if dtype is not None:
             yield fact("precision", f"/workload/precision/{role}", role=role, dtype=dtype)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from ..plan.frameworks import framework_called, lineage, release_number
 from ..proposal import Case
 from .fact import INT64, Fact
-from .frameworks import framework_called, lineage, release_number
 from .kinds import fact
 from .settings import Stated, millionths, setting_text, stated_settings, whole_number
 

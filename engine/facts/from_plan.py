@@ -263,6 +263,16 @@ def _told(
             yield k, stage
 
 
+def _place_of_layer(plan: PlanCase, stages: tuple[StatedStage, ...], layer: int | None) -> str:
+    """Where a layer that is missing, repeated or beyond is stated: by the last stage that holds it, or that ends before it."""
+    if plan.stated.stages is None:
+        return f"{plan.path}/uniform/layers"
+    holding = [stage for stage in stages if layer is not None and stage.first <= layer <= stage.last]
+    before = [stage for stage in stages if layer is not None and stage.last < layer]
+    last = holding[-1] if holding else max(before, key=lambda stage: stage.last, default=None)
+    return f"{last.path}/layers" if last is not None else f"{plan.path}/stages"
+
+
 def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
     if plan.stages is None:
         return
@@ -270,15 +280,16 @@ def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
     if layers is not None:
         missing, repeated, beyond = _held(plan.stages, layers)
         wrong = missing[:1] + repeated[:1] + beyond[:1]
+        problem = min(wrong)[0] if wrong else None
         yield fact(
             "coverage",
-            f"{plan.path}/stages",
+            _place_of_layer(plan, plan.stages, problem),
             plan=plan.name,
             model_layers=layers,
             missing=sum(last - first + 1 for first, last in missing),
             repeated=sum(last - first + 1 for first, last in repeated),
             beyond=sum(last - first + 1 for first, last in beyond),
-            first_problem=min(wrong)[0] if wrong else None,
+            first_problem=problem,
             embedding_stages=sum(s.embedding for s in plan.stages),
             head_stages=sum(s.head for s in plan.stages),
             ordered=all(a.first < b.first for a, b in pairwise(plan.stages)),

@@ -252,9 +252,10 @@ class _Maker:
             unique = self.number("num_unique_layers")
             if unique is not None:
                 yield from self.division("unique_layers", layers, "num_unique_layers", unique, "num_unique_layers")
-            freq = self.number("no_rope_freq")
-            if freq is not None:
-                yield from self.division("no_rope", layers, "no_rope_freq", freq, "no_rope_freq")
+            for name in ("no_rope_freq", "no_rope_layer", "model.model_config.no_rope_layer"):
+                freq = self.number(name)
+                if freq is not None:
+                    yield from self.division("no_rope", layers, name, freq, name)
         groups = self.number("moe_router_num_groups")
         if groups is not None:
             yield from self.bound("group_top_k", "moe_router_group_topk", 1, groups)
@@ -336,6 +337,8 @@ class _Maker:
         """Heads and ranks of attention by tensor and context (transformer_config.py, multi_latent_attention.py)."""
         mesh, heads = self.plan.mesh, self.shapes.get("heads")
         both = mesh.tensor * mesh.context
+        if switched_on(self.settings, "hybrid_context_parallel"):
+            yield from self.division("hybrid_group", mesh.data * mesh.context, "halves", 2, "hybrid_context_parallel")
         scattered = setting_text(self.settings.get("cp_comm_type", ("", ""))[0]) == "a2a"
         if scattered and mesh.context > 1 and heads is not None:
             yield from self.division("ulysses_heads", heads, "tensor x context", both, "cp_comm_type")

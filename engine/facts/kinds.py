@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from .fact import Fact, declare, make
 from .kinds_of_case import OF_CASE
+from .kinds_of_claims import OF_CLAIMS
 from .kinds_of_operators import OF_OPERATORS
 from .kinds_of_plan import OF_PLAN
 from .kinds_of_result import OF_RESULT
 from .kinds_of_settings import OF_SETTINGS
 from .words import CAPABILITIES, NEEDS
 
-KINDS = declare(*OF_CASE, *OF_SETTINGS, *OF_PLAN, *OF_OPERATORS, *OF_RESULT)
+KINDS = declare(*OF_CASE, *OF_CLAIMS, *OF_SETTINGS, *OF_PLAN, *OF_OPERATORS, *OF_RESULT)
 
 
 def fact(kind: str, path: str, /, **values: int | str | bool | None) -> Fact:

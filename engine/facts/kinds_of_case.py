@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .fact import Kind, flag, text, whole
-from .words import GRADES, ROLES
+from .words import DTYPES, GRADES, PRECISION_ROLES, ROLES
 
 OF_CASE: tuple[Kind, ...] = (
     Kind(
@@ -188,8 +188,8 @@ OF_CASE: tuple[Kind, ...] = (
         "precision",
         "The dtype of one role.",
         {
-            "role": text("parameters, gradients, master, moments or communication."),
-            "dtype": text("fp32, tf32, bf16, fp16, fp8 or none."),
+            "role": text("Whose dtype it is.", one_of=PRECISION_ROLES),
+            "dtype": text("The dtype; none for a master copy that there is not.", one_of=DTYPES),
         },
     ),
     Kind(
@@ -392,35 +392,6 @@ OF_CASE: tuple[Kind, ...] = (
         {
             "stated": text("all or limited.", one_of=("all", "limited")),
             "max_axes": whole("Axes above 1 at once.", optional=True),
-        },
-    ),
-    Kind(
-        "claim",
-        "A figure that the proposal quotes.",
-        {
-            "text": text("As quoted."),
-            "metric": text("mfu, speed_up, throughput, step_time, memory or other.", optional=True),
-            "value_ppm": whole("The figure in millionths.", optional=True),
-            "scaling": text("The scaling of the claim.", optional=True, one_of=("fixed_model", "weak_scaling")),
-            "proposal_scaling": text("The scaling of the proposal.", optional=True),
-            "baseline": text("The system compared with.", optional=True),
-            "baseline_inter_operator": flag("Whether the baseline has pipeline parallelism.", optional=True),
-            "pipelined": flag("Whether a plan of the proposal has pipeline parallelism."),
-            "source": text("Where it is quoted from.", optional=True),
-            "unit": text("Unit of a throughput.", optional=True),
-            "nodes": whole("Nodes that it was found on.", optional=True),
-            "cluster_nodes": whole("Nodes of this cluster.", optional=True),
-        },
-    ),
-    Kind(
-        "claim_limit",
-        "A claimed throughput or step time beside what the devices' peak rate allows for this model.",
-        {
-            "text": text("The claim, as quoted."),
-            "metric": text("throughput or step_time."),
-            "claimed_tflop": whole("Model TFLOP a second of one device that it amounts to."),
-            "peak_tflop": whole("The device's highest dense rate, in TFLOP a second."),
-            "above": flag("Whether the claim is above it."),
         },
     ),
     Kind(

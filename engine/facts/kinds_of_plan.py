@@ -61,7 +61,7 @@ OF_PLAN: tuple[Kind, ...] = (
                 "What is divided: heads, kv_heads, layers, experts, vocabulary, sequence, ffn, hidden, chunk_layers, "
                 "replicas (data x context, by expert), expert_grid (data x context x tensor, by expert x expert_tensor); of the "
                 "framework's settings: eval_batch, ramp_start, ramp_step, ramp, scheduled_batch, accounted_layers, "
-                "accounted_chunk, no_rope, unique_layers, device_batch, "
+                "accounted_chunk, no_rope, hybrid_group, unique_layers, device_batch, "
                 "virtual_stage, layout_stages, hybrid_segments, virtual_stages, first_layers, last_layers, middle_layers, "
                 "middle_chunk, ulysses_heads, latent_queries, latent_keys, linear_heads, linear_key_heads, linear_value_heads, "
                 "weight_shards, optimizer_instances, expert_instances, router_groups, microbatch_tokens, step_tokens, hpz."

@@ -16,6 +16,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
 }
 GRADES = ("measured", "published", "vendor", "estimated", "assumed")
 ROLES = ("reference", "submitted", "candidate")
+PRECISION_ROLES = ("parameters", "gradients", "master", "moments", "communication", "compute")
+DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "none")
 AXES = ("data", "tensor", "pipeline", "context", "expert")
 SCHEDULES = ("gpipe", "1f1b", "interleaved_1f1b", "zb_h1")
 RECOMPUTES = ("none", "selective", "full")

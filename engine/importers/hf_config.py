@@ -9,6 +9,7 @@ This module knows nothing of files, plans or training; where a value stands it a
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -17,8 +18,12 @@ from ..document import pointer_to, quoted
 from ..errors import InputError, Place
 from ..frozen import dataclass
 from ..model import Problem, Transformer, problems
-from .hf_config_families import FAMILIES
-from .hf_config_keys import ASIDE, VISION, Config, last_token, shown
+from .hf_config_families import FAMILIES as FIRST
+from .hf_config_keys import ASIDE, VISION, VISION_REASON, Config, last_token, shown
+from .hf_config_later import ALSO, INSIDE, LATER, UNMODELLED
+
+#: `model_type` -> the class whose defaults count, and how its keys are read.
+FAMILIES: Final = MappingProxyType({**FIRST, **LATER})
 
 _OTHER_HEADS: Final = (
     "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMaskedLM", "DoubleHeadsModel",
@@ -63,15 +68,13 @@ def read(data: Mapping[str, object], place: Callable[[str], Place]) -> HFModel:
             place=place("/model_type"), code="hf_config.unknown_family",
             remedy="Use the config.json that is saved beside the model's weights.",
         )  # fmt: skip
-    if family not in FAMILIES:
-        raise InputError(
-            f"'model_type' is {quoted(family)}, which is not a family read here; known are {', '.join(FAMILIES)}.",
-            place=place("/model_type"), code="hf_config.unknown_family",
-            remedy="State the sizes as a transformer in the proposal's 'model' section instead.",
-        )  # fmt: skip
     inner, base = data, ""
-    if family == "gemma3":
+    if family in INSIDE:
         inner, base = _text_part(data, place)
+        own = inner.get("model_type") if base else None
+        family = ALSO.get(own, own) if isinstance(own, str) else INSIDE[family]
+    if family not in FAMILIES:
+        raise _unknown(family, inner, place, base)
     name, build = FAMILIES[family]
     config = Config(inner, place, base, family, name)
     model = build(config)
@@ -84,7 +87,9 @@ def read(data: Mapping[str, object], place: Callable[[str], Place]) -> HFModel:
     if base:
         for key in data:
             if key in VISION:
-                aside[key] = "what is not the language model is neither counted nor priced"
+                aside[key] = VISION_REASON
+            elif key == "tie_word_embeddings" and key in inner:
+                aside[key] = "the language model has the key too, and that is the one that is read"
             elif key in ASIDE:
                 aside[key] = ASIDE[key]
             elif key not in ("model_type", "text_config"):
@@ -126,10 +131,42 @@ def _refuse_others(data: Mapping[str, object], place: Callable[[str], Place]) ->
             )  # fmt: skip
 
 
+def _unknown(family: str, inner: Mapping[str, object], place: Callable[[str], Place], base: str) -> InputError:
+    """The error for a family that is not read: why, what the config says all the same, and how to say it in a proposal."""
+    why = f", and {UNMODELLED[family]}" if family in UNMODELLED else ""
+    near = difflib.get_close_matches(family, FAMILIES, n=1, cutoff=0.75)
+    known = f"did you mean '{near[0]}'? Known" if near and not why else "known"
+    sizes = {
+        mine: next((inner[key] for key in keys if isinstance(inner.get(key), int)), None) for mine, keys in _USUAL.items()
+    }
+    found = ", ".join(f"{mine}: {value}" for mine, value in sizes.items() if value is not None)
+    open_ = ", ".join(mine for mine, value in sizes.items() if value is None)
+    also = f"; it is silent on {open_}" if found and open_ else ""
+    return InputError(
+        f"'model_type' is {quoted(family)}, which is not a family read here{why}; {known} are {', '.join(FAMILIES)}.",
+        place=place(f"{base}/model_type"), code="hf_config.unknown_family",
+        remedy="State the sizes under 'model.transformer' of the proposal, where they describe the model"
+        + (f"; by its usual keys this config says {{{found}}}{also}" if found else "")
+        + ". Check biases, norms, experts and whether the head is tied, which no usual key tells.",
+    )  # fmt: skip
+
+
+#: Keys of a transformer in a proposal -> those that most configs use.
+_USUAL: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
+    "head_dim": ("head_dim", "kv_channels"),
+    "ffn": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+})  # fmt: skip
+
+
 def _text_part(
     data: Mapping[str, object], place: Callable[[str], Place]
 ) -> tuple[Mapping[str, object], str]:
-    """The language model inside a config of Gemma 3 with vision; such a config without vision has its keys outside."""
+    """The language model inside a config with vision; one without vision, or an older one, has its keys outside."""
     if "text_config" not in data:
         return data, ""
     inner = data["text_config"]

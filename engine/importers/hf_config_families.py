@@ -18,7 +18,7 @@ from ..model.transformer import LAYER_LIMIT
 from .hf_config_keys import Config
 
 
-def _rms(
+def decoder(
     c: Config, *, tied: bool = False, head_dim: int | None = 0, kv_silent: bool = False, sizes: Mapping[str, int] = {}
 ) -> Transformer:
     """The common shape since Llama: RMS norms, a gated MLP, rotary positions.
@@ -50,7 +50,7 @@ def _rms(
     )
 
 
-def _biased(c: Config, model: Transformer) -> Transformer:
+def biased(c: Config, model: Transformer) -> Transformer:
     """With `attention_bias` on all four projections, as Llama has it."""
     bias = c.flag("attention_bias", "attention_bias", False)
     c.follow("attention_bias", "output_bias")
@@ -58,14 +58,14 @@ def _biased(c: Config, model: Transformer) -> Transformer:
 
 
 def _llama(c: Config) -> Transformer:
-    return replace(_biased(c, _rms(c, kv_silent=True)), mlp_bias=c.flag("mlp_bias", "mlp_bias", False))
+    return replace(biased(c, decoder(c, kv_silent=True)), mlp_bias=c.flag("mlp_bias", "mlp_bias", False))
 
 
 def _mixtral(c: Config) -> Transformer:
-    return _all_experts(c, _rms(c))
+    return all_experts(c, decoder(c))
 
 
-def _all_experts(c: Config, model: Transformer, *, router_bias: bool = False) -> Transformer:
+def all_experts(c: Config, model: Transformer, *, router_bias: bool = False) -> Transformer:
     """Every layer routes; the width of an expert is `intermediate_size`."""
     moe = MixtureOfExperts(
         experts=c.count("moe.experts", "num_local_experts"),
@@ -77,21 +77,22 @@ def _all_experts(c: Config, model: Transformer, *, router_bias: bool = False) ->
     return replace(model, moe=moe)
 
 
-def _qwen3(c: Config) -> Transformer:
-    return replace(_biased(c, _rms(c, head_dim=None)), qk_norm=True)
+def qwen3(c: Config) -> Transformer:
+    """Norms on the queries and keys of each head, whose width is stated."""
+    return replace(biased(c, decoder(c, head_dim=None)), qk_norm=True)
 
 
 def _qwen2_moe(c: Config) -> Transformer:
-    model = replace(_rms(c), attention_bias=c.flag("attention_bias", "qkv_bias", True))
+    model = replace(decoder(c), attention_bias=c.flag("attention_bias", "qkv_bias", True))
     width = c.count("moe.shared_ffn", "shared_expert_intermediate_size")
-    return _sparse(c, model, lambda moe: replace(moe, shared_experts=1, shared_ffn=width, shared_gate=True))
+    return sparse(c, model, lambda moe: replace(moe, shared_experts=1, shared_ffn=width, shared_gate=True))
 
 
 def _qwen3_moe(c: Config) -> Transformer:
-    return _sparse(c, _qwen3(c), lambda moe: moe)
+    return sparse(c, qwen3(c), lambda moe: moe)
 
 
-def _sparse(
+def sparse(
     c: Config, model: Transformer, extend: Callable[[MixtureOfExperts], MixtureOfExperts]
 ) -> Transformer:
     """Qwen's choice of MoE layers: every `decoder_sparse_step`-th, but none of `mlp_only_layers`."""
@@ -199,23 +200,23 @@ def _deepseek(c: Config, *, correction: bool, mlp_bias: bool = False) -> Transfo
         latent=latent,
         family=c.family,
     )
-    return _biased(c, model)
+    return biased(c, model)
 
 
 def _gemma(c: Config) -> Transformer:
-    return _biased(c, _rms(c, tied=True, head_dim=None))
+    return biased(c, decoder(c, tied=True, head_dim=None))
 
 
 def _gemma3(c: Config) -> Transformer:
-    model = _biased(c, _rms(c, tied=True, head_dim=None, sizes=_GEMMA3_SIZES))
+    model = biased(c, decoder(c, tied=True, head_dim=None, sizes=_GEMMA3_SIZES))
     return replace(model, norms_per_layer=4, qk_norm=True)
 
 
 def _gpt_oss(c: Config) -> Transformer:
-    model = replace(_rms(c, head_dim=None), attention_sinks=True, mlp_bias=True)
+    model = replace(decoder(c, head_dim=None), attention_sinks=True, mlp_bias=True)
     bias = c.flag("attention_bias", "attention_bias", True)
     c.follow("attention_bias", "output_bias")
-    return _all_experts(c, replace(model, attention_bias=bias, output_bias=bias), router_bias=True)
+    return all_experts(c, replace(model, attention_bias=bias, output_bias=bias), router_bias=True)
 
 
 def _gpt2(c: Config) -> Transformer:
@@ -227,7 +228,7 @@ def _gpt2(c: Config) -> Transformer:
     four = (4 * hidden, "4 x 'n_embd' where 'n_inner' is null or absent")
     return Transformer(
         layers=c.count("layers", "n_layer", "num_hidden_layers"),
-        hidden=hidden, heads=heads, kv_heads=_as_heads(c, heads), head_dim=c.divided(hidden, heads),
+        hidden=hidden, heads=heads, kv_heads=as_heads(c, heads), head_dim=c.divided(hidden, heads),
         ffn=c.count("ffn", "n_inner", silent=four),
         vocabulary=c.count("vocabulary", "vocab_size"),
         gated=False,
@@ -238,7 +239,7 @@ def _gpt2(c: Config) -> Transformer:
     )  # fmt: skip
 
 
-def _as_heads(c: Config, heads: int) -> int:
+def as_heads(c: Config, heads: int) -> int:
     """As many key-value heads as heads, as the family has it."""
     c.follow("heads", "kv_heads")
     return heads
@@ -250,7 +251,7 @@ def _gpt_neox(c: Config) -> Transformer:
     c.follow("attention_bias", "output_bias")
     return Transformer(
         layers=c.count("layers", "num_hidden_layers"),
-        hidden=hidden, heads=heads, kv_heads=_as_heads(c, heads), head_dim=c.divided(hidden, heads),
+        hidden=hidden, heads=heads, kv_heads=as_heads(c, heads), head_dim=c.divided(hidden, heads),
         ffn=c.count("ffn", "intermediate_size"),
         vocabulary=c.count("vocabulary", "vocab_size"),
         gated=False,
@@ -266,6 +267,7 @@ def _falcon(c: Config) -> Transformer:
     if c.flag("new_decoder_architecture", "new_decoder_architecture", False):
         same = (heads, "the number of attention heads where 'num_kv_heads' is null or absent")
         kv_heads, norms = c.count("kv_heads", "num_kv_heads", silent=same), 2
+        c.value("multi_query")  # read and without effect: the new architecture has its own number
     else:
         kv_heads, norms = 1 if c.flag("multi_query", "multi_query", True) else heads, 1
         c.follow("multi_query", "kv_heads")
@@ -294,7 +296,7 @@ def _falcon(c: Config) -> Transformer:
 
 
 def _phi(c: Config) -> Transformer:
-    model = _rms(c, kv_silent=True)
+    model = decoder(c, kv_silent=True)
     return replace(
         model, gated=False, norm="layer", norms_per_layer=1, attention_bias=True, output_bias=True, mlp_bias=True,
         head_bias=True, qk_norm=c.flag("qk_norm", "qk_layernorm", False),
@@ -309,7 +311,7 @@ def _mpt(c: Config) -> Transformer:
     hidden, heads = c.count("hidden", "d_model", "hidden_size"), c.count("heads", "n_heads", "num_attention_heads")
     kinds = ("multihead_attention", "multiquery_attention", "grouped_query_attention")
     kind = c.word("attn_config.attn_type", kinds, kinds[0])
-    kv_heads = _as_heads(c, heads)
+    kv_heads = as_heads(c, heads)
     if kind != kinds[0]:
         c.origins["kv_heads"] = c.pointer("attn_config.attn_type")
         kv_heads = 1 if kind == kinds[1] else c.count("kv_heads", "attn_config.kv_n_heads")
@@ -356,10 +358,10 @@ _GEMMA3_SIZES: Final = MappingProxyType(
 FAMILIES: Final[Mapping[str, tuple[str, Callable[[Config], Transformer]]]] = MappingProxyType(
     {
         "llama": ("LlamaConfig", _llama),
-        "mistral": ("MistralConfig", _rms),
+        "mistral": ("MistralConfig", decoder),
         "mixtral": ("MixtralConfig", _mixtral),
-        "qwen2": ("Qwen2Config", lambda c: replace(_rms(c), attention_bias=True)),
-        "qwen3": ("Qwen3Config", _qwen3),
+        "qwen2": ("Qwen2Config", lambda c: replace(decoder(c), attention_bias=True)),
+        "qwen3": ("Qwen3Config", qwen3),
         "qwen2_moe": ("Qwen2MoeConfig", _qwen2_moe),
         "qwen3_moe": ("Qwen3MoeConfig", _qwen3_moe),
         "deepseek_v2": ("DeepseekV2Config", lambda c: _deepseek(c, correction=False, mlp_bias=True)),
@@ -373,7 +375,7 @@ FAMILIES: Final[Mapping[str, tuple[str, Callable[[Config], Transformer]]]] = Map
         "gpt_neox": ("GPTNeoXConfig", _gpt_neox),
         "falcon": ("FalconConfig", _falcon),
         "phi": ("PhiConfig", _phi),
-        "phi3": ("Phi3Config", lambda c: _rms(c, kv_silent=True)),
+        "phi3": ("Phi3Config", lambda c: decoder(c, kv_silent=True)),
         "gpt_oss": ("GptOssConfig", _gpt_oss),
         "mpt": ("MptConfig", _mpt),
     }

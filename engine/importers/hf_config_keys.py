@@ -19,8 +19,14 @@ from ..model import LatentAttention, MixtureOfExperts, Transformer
 SOURCE: Final = "transformers 4.57.1"
 
 VISION: Final = frozenset(
-    ("vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index")
+    (
+        "vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index", "image_token_id",
+        "video_token_id", "vision_start_token_id", "vision_end_token_id", "vision_token_id", "multimodal_projector_bias",
+        "projector_hidden_act", "spatial_merge_size", "vision_feature_layer", "vision_feature_select_strategy",
+        "media_placeholder_token_id", "image_seq_length", "ignore_index",
+    )
 )
+VISION_REASON: Final = "what is not the language model is neither counted nor priced"
 _WINDOW: Final = frozenset(("sliding_window", "layer_types", "sliding_window_pattern"))
 _WINDOW_REASON: Final = (
     "attention is counted over the whole sequence: too much of it where the sequence is longer than the window"
@@ -37,29 +43,52 @@ ASIDE: Final = MappingProxyType({
             "swiglu_limit topk_group topk_method use_parallel_residual use_sliding_window layer_types "
             "sliding_window_pattern reorder_and_upcast_attn attn_config.alibi_bias_max attn_config.attn_impl "
             "attn_config.attn_uses_sequence_id attn_config.clip_qkv attn_config.prefix_lm attn_config.softmax_scale "
-            "attn_config.model_type rotary_dim embedding_fraction"
+            "attn_config.model_type rotary_dim embedding_fraction attention_chunk_size attn_scale attn_temperature_tuning "
+            "floor_scale no_rope_layers no_rope_layer_interval attention_multiplier embedding_multiplier logits_scaling "
+            "residual_multiplier rope_ratio original_rope apply_residual_connection_post_layernorm masked_softmax_fusion "
+            "offset_alibi skip_bias_add skip_bias_add_qkv slow_but_exact attention_softmax_in_fp32 bias_dropout_fusion "
+            "scale_attention_softmax_in_fp32 apply_query_key_layer_scaling fp32_residual_connection interleaved_qkv "
+            "layernorm_epsilon norm_epsilon norm_eps use_dynamic_ntk use_logn_attn use_flash_attn softmax_in_fp32 scale_attn "
+            "use_bidirectional_attention use_cache_kernel use_cache_quantization attn_config.rope_theta "
+            "ffn_config.ffn_act_fn ffn_config.model_type ffn_config.moe_normalize_expert_weights"
         ),
         "a checkpoint's starting values, which change no shape": (
-            "initializer_factor initializer_range init_device init_config initial_context_length"
+            "initializer_factor initializer_range init_device init_config init_std initial_context_length"
         ),
         "dropout is part of the workload": (
             "attention_dropout attention_probs_dropout_prob attn_pdrop embd_pdrop hidden_dropout hidden_dropout_prob "
             "resid_pdrop classifier_dropout "
-            "attn_config.attn_pdrop"
+            "attn_config.attn_pdrop activation_dropout dropout layerdrop residual_dropout embedding_dropout attn_dropout_prob "
+            "emb_dropout_prob"
         ),
         "precision by role is part of the workload": "dtype torch_dtype",
         "a term of the loss or of its reporting, which is not priced": (
-            "aux_loss_alpha output_router_logits router_aux_loss_coef router_jitter_noise seq_aux"
+            "aux_loss_alpha output_router_logits router_aux_loss_coef router_jitter_noise seq_aux input_jitter_noise "
+            "z_loss_weight ffn_config.moe_jitter_eps ffn_config.moe_loss_weight ffn_config.uniform_expert_assignment"
         ),
-        "how a checkpoint is stored, not how it is trained": "quantization_config pretraining_tp ep_size",
+        "how a checkpoint is stored, not how it is trained": (
+            "quantization_config pretraining_tp ep_size quantization_bit tie_encoder_decoder"
+        ),
         "names code, tokens, generation or a tool's settings, and no shape": (
             "_attn_implementation _name_or_path architectures auto_map bos_token_id cache_implementation "
             "eos_token_id pad_token_id decoder_start_token_id name tokenizer_name transformers_version use_cache "
             "verbose id2label label2id task_specific_params summary_activation summary_first_dropout "
             "summary_proj_to_labels summary_type summary_use_proj torchscript is_encoder_decoder "
-            "gradient_checkpointing prefill_chunk_size context_window_size sliding_window_size n_ctx use_bfloat16"
+            "gradient_checkpointing prefill_chunk_size context_window_size sliding_window_size n_ctx use_bfloat16 "
+            "_attn_implementation_autoset _commit_hash _flash_attn_2_enabled add_cross_attention attn_implementation "
+            "bad_words_ids begin_suppress_tokens bf16 chunk_size_feed_forward cross_attention_hidden_size diversity_penalty "
+            "do_sample early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty finetuning_task "
+            "for_llm_compressor forced_bos_token_id forced_eos_token_id fp16 fp32 inference_runner is_decoder length_penalty "
+            "max_batch_size max_length min_length model_max_length no_repeat_ngram_size num_beam_groups num_beams "
+            "num_return_sequences onnx_safe output_attentions output_hidden_states output_scores pad_key_length "
+            "pre_allocate_kv_cache prefix problem_type pruned_heads remove_invalid_values repetition_penalty "
+            "return_dict return_dict_in_generate "
+            "sep_token_id suppress_tokens temperature tf_legacy_loss tokenizer_class top_k top_p typical_p unk_token_id "
+            "unsloth_fixed unsloth_version use_cache_kernel validate_runner_input"
         ),
-        "multi-token prediction layers are neither counted nor priced": "num_nextn_predict_layers",
+        "multi-token prediction layers are neither counted nor priced": (
+            "num_nextn_predict_layers use_mtp num_mtp_modules mtp_transformer_layers"
+        ),
     }.items()
     for key in keys.split()
 })  # fmt: skip
@@ -198,7 +227,11 @@ class Config:
 
     def context(self) -> int | None:
         """The longest sequence that the config speaks of; None where it is silent."""
-        own = {"gpt2": ("n_positions", "max_position_embeddings"), "mpt": ("max_seq_len",)}
+        own = {
+            "gpt2": ("n_positions", "max_position_embeddings"), "gptj": ("n_positions", "max_position_embeddings"),
+            "gpt_bigcode": ("n_positions", "max_position_embeddings"), "mpt": ("max_seq_len",), "dbrx": ("max_seq_len",),
+            "chatglm": ("seq_length",), "qwen": ("seq_length", "max_position_embeddings"),
+        }  # fmt: skip
         found = self.value(*own.get(self.family, ("max_position_embeddings",)))
         if found is None or found[1] is None:
             return None
@@ -264,6 +297,8 @@ class Config:
                     aside[name] = _WINDOW_REASON
                 elif name in ASIDE:
                     aside[name] = ASIDE[name]
+                elif name in VISION:
+                    aside[name] = VISION_REASON
                 else:
                     unread.append(name)
         return unread, aside

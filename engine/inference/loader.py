@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from ..document import parse_document
 from ..errors import InputError, InternalFault, RuleError
 from ..facts.fact import Fact, Kind, Scalar, make, unit_of
-from ..facts.frameworks import FRAMEWORKS
+from ..plan.frameworks import FRAMEWORKS
 from ..quantity import Grade, Provenance
 from .clauses import ClauseReader
 from .compiler import TooLarge, compile_rule

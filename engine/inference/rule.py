@@ -15,6 +15,7 @@ from enum import StrEnum
 from ..facts.fact import Fact, Scalar, show
 from ..frozen import dataclass
 from ..quantity import Provenance
+from .counted import joined
 
 
 class Severity(StrEnum):
@@ -197,7 +198,7 @@ class Rule:
     silent: tuple[Example, ...]
     file: str
     digest: str = field(default="", compare=False)
-    #: The frameworks it holds for, by their names in `facts.frameworks`; none: for all, and where none is named.
+    #: The frameworks it holds for, by their names in `plan.frameworks`; none: for all, and where none is named.
     frameworks: tuple[str, ...] = ()
     ignored: bool = False
     mandatory: bool = False
@@ -229,14 +230,17 @@ class Rule:
 
 
 def render(form: Form, bindings: Mapping[str, Fact], params: Mapping[str, Param]) -> str:
-    """The text of `form`: fields with their units, parameters as written, `unknown` for a field that is absent."""
-    parts: list[str] = []
+    """The text of `form`: fields with their units, parameters as written, `unknown` for a field that is absent.
+
+    What is counted stands in the singular where there is one of it.
+    """
+    parts: list[tuple[str, bool]] = []
     for part in form:
         if isinstance(part, str):
-            parts.append(part)
+            parts.append((part, False))
         elif isinstance(part, ParamReference):
-            parts.append(params[part.name].written)
+            parts.append((params[part.name].written, True))
         else:
             value = bindings[part.name].get(part.field)
-            parts.append("unknown" if value is None else show(part.field, value))
-    return "".join(parts)
+            parts.append(("unknown" if value is None else show(part.field, value), True))
+    return joined(parts)

@@ -54,6 +54,8 @@ def transformer_graph(
         if model.learned_positions:
             positions = build.parameter("positions", {"position": model.learned_positions, "hidden": model.hidden})
             x = build.elementwise("add_positions", [x], parameters=[positions])
+        if model.embedding_norm:
+            x = norm(build, "embedding_norm", model, x)
     else:
         x = build.source("stream", {**tokens, "hidden": model.hidden})
     for layer in range(first, last + 1):
@@ -93,9 +95,9 @@ def residual(build: Building, name: str, model: Transformer, x: Handle, work: Ca
     return build.elementwise(f"{name}_add", [x, inner], linear=True)
 
 
-def norm(build: Building, name: str, model: Transformer, x: Handle, over: str = "hidden") -> Handle:
-    """A norm over one dim with the model's parameters."""
-    return build.norm(name, x, (over,), bias=model.norm == "layer")
+def norm(build: Building, name: str, model: Transformer, x: Handle, over: tuple[str, ...] = ("hidden",)) -> Handle:
+    """A norm over dims with the model's parameters."""
+    return build.norm(name, x, over, bias=model.norm == "layer")
 
 
 def attention(
@@ -162,9 +164,9 @@ def _projected(build: Building, name: str, model: Transformer, x: Handle, memory
         rest = {"key": {"heads": model.kv_heads, "head": model.head_dim}}
         rest["value"] = rest["key"]
         k, v = build.linear(f"{name}.key_value", memory, ("hidden",), rest, bias=model.attention_bias)
-    if model.qk_norm:
-        q = norm(build, f"{name}.query_norm", model, q, "head")
-        k = norm(build, f"{name}.key_norm", model, k, "head")
+    if model.qk_norm or model.wide_qk_norm:
+        q = norm(build, f"{name}.query_norm", model, q, tuple(full) if model.wide_qk_norm else ("head",))
+        k = norm(build, f"{name}.key_norm", model, k, tuple(key) if model.wide_qk_norm else ("head",))
     if not model.learned_positions and memory is None:
         q, k = rotary(build, f"{name}.rotary", q, k, few=few)
     return q, k, v
@@ -195,11 +197,11 @@ def _latent(build: Building, name: str, model: Transformer, x: Handle) -> tuple[
     else:
         rank = {"out": {"query_rank": latent.q_rank}}
         (down,) = build.linear(f"{name}.query_down", x, ("hidden",), rank, bias=model.attention_bias)
-        down = norm(build, f"{name}.query_rank_norm", model, down, "query_rank")
+        down = norm(build, f"{name}.query_rank_norm", model, down, ("query_rank",))
         (q,) = build.linear(f"{name}.query_up", down, ("query_rank",), {"query": full})
     columns = {"latent": {"key_rank": latent.kv_rank}, "rope": {"rope": latent.rope_head_dim}}
     c, rope = build.linear(f"{name}.key_value_down", x, ("hidden",), columns, bias=model.attention_bias)
-    c = norm(build, f"{name}.key_rank_norm", model, c, "key_rank")
+    c = norm(build, f"{name}.key_rank_norm", model, c, ("key_rank",))
     wide = {
         "key": {"heads": model.heads, "nope": latent.nope_head_dim},
         "value": {"heads": model.heads, "width": latent.value_head_dim},

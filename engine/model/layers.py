@@ -218,7 +218,9 @@ def norm_parameters(model: Transformer, width: int) -> int:
 def layer_norm_parameters(model: Transformer) -> int:
     """Parameters of all norms of one layer: on the residual stream, on queries and keys, on MLA's latents."""
     count = model.norms_per_layer * norm_parameters(model, model.hidden)
-    if model.qk_norm:
+    if model.wide_qk_norm:
+        count += sum(norm_parameters(model, heads * query_key_dim(model)) for heads in (model.heads, model.kv_heads))
+    elif model.qk_norm:
         count += 2 * norm_parameters(model, query_key_dim(model))
     if model.latent is not None:
         count += norm_parameters(model, model.latent.kv_rank)
@@ -253,8 +255,9 @@ def layer_parameters(model: Transformer, moe: bool) -> LayerParameters:
 
 
 def embedding_parameters(model: Transformer) -> int:
-    """The token table and the learned positions."""
-    return (model.vocabulary + model.learned_positions) * model.hidden
+    """The token table and the learned positions, and a norm on them where there is one."""
+    table = (model.vocabulary + model.learned_positions) * model.hidden
+    return table + (norm_parameters(model, model.hidden) if model.embedding_norm else 0)
 
 
 def head_parameters(model: Transformer) -> int:

@@ -76,10 +76,14 @@ class Transformer:
     head_bias: bool = False
     #: A learned logit a head that takes attention away from all keys (gpt-oss).
     attention_sinks: bool = False
-    #: A norm of `head_dim` on queries and keys (Qwen3); norms of `hidden` a layer (2, Gemma 2: 4, Falcon 7B: 1).
+    #: A norm of `head_dim` on queries and keys (Qwen3), or one over all heads of each (`wide_qk_norm`: OLMo 2); norms of
+    #: `hidden` a layer (2, Gemma 2: 4, Falcon 7B: 1).
     qk_norm: bool = False
+    wide_qk_norm: bool = False
     norms_per_layer: int = 2
     final_norm: bool = True
+    #: A norm on the token embedding (BLOOM).
+    embedding_norm: bool = False
     moe: MixtureOfExperts | None = None
     latent: LatentAttention | None = None
     family: str = "transformer"

@@ -109,7 +109,9 @@ def _translated(error: ValidationError, document: Document) -> InputError:
         found.append((place.line or 0, place.column or 0, detail, place, pointer))
     found.sort(key=lambda item: item[:2])
     _, _, detail, place, pointer = found[0]
-    more = f" ({len(found) - 1} more after this one)" if len(found) > 1 else ""
+    # The branches of a union each say what is wrong with one value.
+    others = len({row[4] for row in found}) - 1
+    more = f" ({others} more after this one)" if others else ""
     message = _message(detail, pointer)
     code = "input." + str(detail["type"]).removeprefix("planproof_")
     return InputError(message + more, place=place, code=code, remedy="See docs/proposal.md, or 'planproof schema'.")
@@ -140,6 +142,9 @@ def _message(detail: ErrorDetails, pointer: str) -> str:
         return f"{where}: {detail['msg']}"
     context = detail.get("ctx", {})
     shown = _short(value)
+    if where.startswith("proposal.framework.settings.") and not isinstance(value, str):
+        form = "expected a number, a text, true, false or a list of them"
+        return f"{where}: {form}, found {shown}; nested options have dots: 'a.b: 1'"
     match kind:
         case "int_type" | "int_parsing" | "int_from_float":
             return f"{where}: expected a whole number, found {shown}"
@@ -159,13 +164,29 @@ def _message(detail: ErrorDetails, pointer: str) -> str:
         case "literal_error":
             return f"{where}: {shown} is not one of {context.get('expected', '')}"
         case "greater_than_equal":
-            return f"{where}: {shown} is too small; at least {context.get('ge')}"
+            return f"{where}: {shown} is too small; at least {_bound(context.get('ge'))}"
         case "less_than_equal":
-            return f"{where}: {shown} is too large; at most {context.get('le')}"
-        case "greater_than" | "less_than":
-            return f"{where}: {shown} is out of range; {detail['msg'].lower().removeprefix('input ')}"
+            return f"{where}: {shown} is too large; at most {_bound(context.get('le'))}"
+        case "greater_than":
+            return f"{where}: {shown} is too small; above {_bound(context.get('gt'))}"
+        case "less_than":
+            return f"{where}: {shown} is too large; below {_bound(context.get('lt'))}"
+        case "too_short":
+            least = context.get("min_length")
+            said = "an empty list says nothing" if not value else f"{shown} is too short"
+            return f"{where}: {said}; write at least {least} {'entry' if least == 1 else 'entries'}, or leave the key out"
+        case "too_long":
+            return f"{where}: {shown} is too long; at most {context.get('max_length')} entries are read"
+        case "string_too_short":
+            return f"{where}: an empty text says nothing; write one, or leave the key out"
+        case "string_too_long":
+            return f"{where}: a text of {len(str(value))} characters is too long; at most {context.get('max_length')}"
         case _:
             return f"{where}: {detail['msg'][0].lower()}{detail['msg'][1:]}, found {shown}"
+
+
+def _bound(value: Any) -> str:
+    return str(int(value)) if value == int(value) else f"{value:g}"
 
 
 def _short(value: object) -> str:
@@ -175,6 +196,8 @@ def _short(value: object) -> str:
         return f"a list of {len(value)}"
     if value is None:
         return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

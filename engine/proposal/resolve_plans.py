@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..plan import DEFAULT_ORDER, Mesh, Origin, Plan, Recompute, Role, Schedule, Stage, even_stages
+from ..plan.frameworks import nearest
 from .case import ClusterCase, PlanCase, StatedStage
 from .collector import Collector
 from .schema import Degrees, PlanChoice, StageChoice, StageMesh
@@ -16,7 +17,7 @@ from .schema import Degrees, PlanChoice, StageChoice, StageMesh
 MAX_STAGES = 4096
 #: Frameworks that make stages of unequal length where the layers do not divide (torchtitan distributed/pipeline_parallel.py,
 #: DeepSpeed runtime/pipe/module.py, nanotron models/base.py); Megatron-LM and what stands on it refuse.
-CUT_UNEVENLY = frozenset({"torchtitan", "primus-torchtitan", "deepspeed", "megatron-deepspeed", "gpt-neox", "nanotron"})
+CUT_UNEVENLY = {"torchtitan": "weighed", "deepspeed": "balanced", "nanotron": "balanced"}
 
 
 def replicas_of(stated: list[PlanChoice] | None, described: ClusterCase) -> tuple[int, str] | None:
@@ -54,7 +55,7 @@ def resolve_plans(
 
     Equal stages that the layers cannot make are cut as `framework` does it by itself, where it is one that does.
     """
-    own = (framework or "").lower().replace("_", "-").replace(" ", "-")
+    own = framework or ""
     found: list[PlanCase] = []
     taken: set[str] = set()
     per_node = next((node.devices for node in described.nodes if node.devices), None)
@@ -105,8 +106,9 @@ def _plan(
     if choice.uniform is not None:
         cut = choice.uniform.layers
         mesh, pipeline = _mesh(choice.uniform), choice.uniform.pipeline or len(cut or (0,))
-        if cut is None and layers is not None and 1 < pipeline <= layers and layers % pipeline and framework in CUT_UNEVENLY:
-            cut = _own_cut(framework, layers, pipeline, choice.interleave or 1)
+        own_cut = nearest(framework, CUT_UNEVENLY)
+        if cut is None and layers is not None and 1 < pipeline <= layers and layers % pipeline and own_cut is not None:
+            cut = _own_cut(own_cut, layers, pipeline, choice.interleave or 1)
             how = f"{framework} cuts layers that do not divide by itself"
             collect.assume(f"plan.{name}.layers", f"{path}/uniform/layers", ", ".join(map(str, cut)), how)
         if choice.uniform.data == "rest":
@@ -246,11 +248,11 @@ def _stages(
     return tuple(found)
 
 
-def _own_cut(framework: str, layers: int, pipeline: int, interleave: int) -> list[int]:
-    """Layers by stage as `framework` cuts them; of nanotron, which weighs blocks by their work, as equal as can be."""
+def _own_cut(how: str, layers: int, pipeline: int, interleave: int) -> list[int]:
+    """Layers by stage as a framework cuts them; of nanotron, which weighs blocks by their work, as equal as can be."""
     from ..importers.launch.uneven import balanced, by_rank, weighed_ends  # few plans need it
 
-    weighed = weighed_ends(layers, pipeline * interleave, first=1, last=1) if framework.endswith("torchtitan") else None
+    weighed = weighed_ends(layers, pipeline * interleave, first=1, last=1) if how == "weighed" else None
     counts = by_rank(weighed, pipeline) if weighed is not None else balanced(layers, pipeline)
     return counts if min(counts) > 0 else balanced(layers, pipeline)
 

@@ -65,7 +65,7 @@ class Heading(Section):
         None, description="one model on more devices, or a model that grows with them"
     )
     framework: Framework | None = None
-    authority: Literal["paper_only", "run", "install", "reconfigure"] | None = Field(
+    authority: Literal["paper_only", "run", "install", "reconfigure", "edit", "benchmark"] | None = Field(
         None, description="what the review is asked to do; it only ever reads and computes"
     )
     supersedes: Text | None = Field(None, description="the decision record that this one replaces")
@@ -421,14 +421,37 @@ class Baseline(Section):
     source: Text | None = None
 
 
+class Recipe(Section):
+    """What two runs had in common where their losses or gradients are said to be equal."""
+
+    seed: int | Name | None = Field(None, description="of the weights and of the data, the same in both")
+    data_order: Text | None = Field(None, description="how both saw the same samples in the same order")
+    precision: Dtype | None = Field(None, description="of the matrix products, the same in both")
+    global_batch: Batch | None = Field(None, description="the same in both: 2048 sequences, or 4194304 tokens")
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(None, description="the same in both; 0 where it was off")
+    tolerance: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="the relative difference that still counts as equal; 0: bit by bit"
+    )
+    steps: Count | None = Field(None, description="optimizer steps that were compared")
+
+
 class Claim(Section):
     """A figure that the proposal quotes."""
 
     text: Text | None = None
-    metric: Literal["mfu", "speed_up", "throughput", "step_time", "memory", "other"] | None = None
+    metric: (
+        Literal[
+            "mfu", "speed_up", "throughput", "step_time", "memory", "loss_agreement", "gradient_agreement", "other"
+        ]
+        | None
+    ) = None
     value: float | None = Field(
-        None, description="a plain number: a fraction for mfu, a factor for speed_up, seconds for step_time; throughput: see unit"
+        None,
+        description="a plain number: a fraction for mfu, a factor for speed_up, seconds for step_time, the largest relative "
+        "difference for an agreement; throughput: see unit",
     )
+    plan: Name | None = Field(None, description="the plan that it is of; default: any of the proposal")
+    recipe: Recipe | None = Field(None, description="of an agreement: what both runs had in common")
     unit: Literal["tokens_per_second", "tokens_per_second_per_device", "tflops_per_device"] | None = Field(
         None, description="of a throughput"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from ..facts import show
-from ..facts.frameworks import FRAMEWORKS
 from ..inference.rule import (
     Clause,
     Conclusion,
@@ -19,6 +18,7 @@ from ..inference.rule import (
     Source,
     Test,
 )
+from ..plan.frameworks import FRAMEWORKS
 
 _WORDS = {
     Operator.EQUAL: "is",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from ..frozen import dataclass
 from ..plan import DEFAULT_ORDER
+from ..plan.frameworks import nearest
 
 Orders = tuple[tuple[str, ...], ...]
 
@@ -39,7 +40,7 @@ _ONE_ORDER = {
     "nanotron": "nanotron's ParallelContext has one mesh (ep, pp, dp, cp, tp) for all stages",
 }
 _BY_NAME: Mapping[str, Freedom] = {
-    **dict.fromkeys(("megatron-lm", "megatron", "megatron-core", "nemo"), _MEGATRON),
+    "megatron-core": _MEGATRON,
     **{
         name: Freedom((DEFAULT_ORDER,), unequal_meshes=False, recompute_by_stage=False, expert_tensor=False, why=why)
         for name, why in _ONE_ORDER.items()
@@ -48,5 +49,5 @@ _BY_NAME: Mapping[str, Freedom] = {
 
 
 def freedom_of(framework: str | None) -> Freedom:
-    """What `framework` lets vary, by its name in any case."""
-    return _BY_NAME.get((framework or "").lower(), FREE)
+    """What `framework` lets vary, by any of its names, or by what it stands on."""
+    return nearest(framework, _BY_NAME) or FREE

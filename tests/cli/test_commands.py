@@ -79,7 +79,7 @@ def test_a_rule_of_the_readme_loads_and_passes_its_examples(tmp_path: Path) -> N
     rule = readme[readme.index("id: HSE001") : readme.index("```", readme.index("id: HSE001"))]
     (tmp_path / "policy.yaml").write_text(rule)
     status, out = run("rules", "test", str(tmp_path))
-    assert out == "1 rules, 0 examples failed\n"
+    assert out == "1 rule, 0 examples failed\n"
     assert status == 0
 
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from planproof.cost import TimeModel, Uncertainty
+from planproof.cost import TimeModel, Uncertainty, frameworks, software
+from planproof.cost.frameworks import implementation_of
 from planproof.cost.software import calibrated, families
+from planproof.decision.desk import SHARDS_PIPELINES
 from planproof.hardware import open_library
 from planproof.model import Attention
+from planproof.plan.frameworks import FRAMEWORKS
+from planproof.proposal.resolve_plans import CUT_UNEVENLY
+from planproof.search import freedoms
+from planproof.search.freedoms import freedom_of
 from time_cases import FP16, cluster, gpt, training, uniform
 
 LIBRARY = open_library()
@@ -54,3 +60,30 @@ def test_a_stall_is_added_to_each_layer_and_pass() -> None:
     model, work, plan = gpt(), training(8), uniform(accumulation=8)
     without, with_it = (TimeModel(model, work, cluster(), replace(NOMINAL, stall=stall)).seconds(plan) for stall in (0.0, 1e-3))
     assert with_it - without == pytest.approx(8 * 16 * 2 * 1e-3, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("megatron-bridge", "megatron-core"), ("primus", "megatron-core"), ("NeMo", "megatron-core"),
+        ("Megatron LM", "megatron-core"), ("mcore", "megatron-core"),
+        ("primus-torchtitan", "torchtitan"), ("neox", "megatron-deepspeed"), ("composer", "fsdp"),
+    ],
+)  # fmt: skip
+def test_what_stands_on_a_framework_has_its_memory_its_runs_and_its_freedoms(name: str, same: str) -> None:
+    assert implementation_of(name) == implementation_of(same)
+    assert set(families(name)) == set(families(same))
+    if same != "megatron-deepspeed":
+        assert freedom_of(name) == freedom_of(same)
+
+
+def test_megatron_under_deepspeed_pads_like_megatron_and_leaves_copies_of_gradients_open() -> None:
+    under, plain = implementation_of("megatron-deepspeed"), implementation_of("megatron-lm")
+    assert (under.vocabulary_multiple, under.loss) == (plain.vocabulary_multiple, plain.loss) == (128, plain.loss)
+    assert under.gradient_copy is None
+    assert freedom_of("megatron-deepspeed") == freedom_of("deepspeed")
+
+
+def test_every_table_by_framework_is_keyed_by_names_that_there_are() -> None:
+    keys = {*frameworks._BY_NAME, *software._FAMILIES, *freedoms._BY_NAME, *SHARDS_PIPELINES, *CUT_UNEVENLY}
+    assert keys <= set(FRAMEWORKS)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planproof.document import load_document
 from planproof.facts import Fact, of_kind
-from planproof.facts.frameworks import FRAMEWORKS, framework_called, lineage, release_number
 from planproof.facts.from_case import case_facts
 from planproof.facts.from_plan import plan_facts
 from planproof.facts.from_settings import schedule_pairs
 from planproof.facts.settings import setting_name, setting_text
 from planproof.hardware import open_library
 from planproof.inference.examples import base_path, patched
+from planproof.plan.frameworks import FRAMEWORKS, framework_called, lineage, release_number
 from planproof.plan.layout_string import TOKENS, read_layout
 from planproof.proposal import parse_proposal, resolve
 

@@ -10,10 +10,10 @@ import pytest
 import yaml
 from planproof.document import load_document
 from planproof.facts import KINDS
-from planproof.facts.frameworks import FRAMEWORKS, framework_called, lineage
 from planproof.inference import Rule, load_catalogue
 from planproof.inference.examples import base_path
 from planproof.inference.rule import Example
+from planproof.plan.frameworks import FRAMEWORKS, framework_called, lineage
 
 ROOT = Path(__file__).resolve().parents[2]
 COVERAGE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docs" / "coverage.yaml").read_text(encoding="utf-8"))

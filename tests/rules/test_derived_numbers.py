@@ -65,3 +65,15 @@ def test_meshes_that_differ_in_the_experts_tensor_degree_alone_are_told_apart() 
     grids = [(fact["of"], fact.path) for fact in of_kind(facts_of("stages", patch), "division") if fact["parts"] == 2]
     assert ("expert_grid", "/plans/1/stages/1") in grids
     assert ("replicas", "/plans/1/stages/2") in grids
+
+
+def test_a_layer_that_is_wrong_is_told_where_it_is_stated() -> None:
+    """Beyond the model: by the stage that names it; twice: by the last that does; in none: by the stage that ends before it."""
+
+    def place(patch: dict[str, object]) -> str:
+        return of_kind(facts_of("stages", patch), "coverage")[0].path
+
+    assert place({"/plans/1/stages/3/layers": [23, 30]}) == "/plans/1/stages/3/layers"
+    assert place({"/plans/1/stages/1/layers": [5, 14]}) == "/plans/1/stages/1/layers"
+    assert place({"/plans/1/stages/1/layers": [8, 14]}) == "/plans/1/stages/0/layers"
+    assert place({}) == "/plans/1/stages"

@@ -53,7 +53,7 @@ def test_the_page_is_what_happens_command_by_command(here: Path) -> None:
             for words in expected:
                 known = [token for token in re.split(r"\(.*?\)", words) if token.strip()]
                 assert all(token.strip() in out for token in known), f"planproof {line}\n{out}"
-    assert ran == 8
+    assert ran == 10
 
 
 @pytest.mark.parametrize("phase", [one.value for one in Phase])
@@ -62,7 +62,7 @@ def test_a_new_rule_of_each_phase_loads_and_fails_until_it_is_filled_in(phase: s
     assert f"house/{phase}/something-is-wrong.yaml" in out
     tested = run("rules", "test", "house")
     assert "ACM001: fires[0]" in tested
-    assert "1 rules, 1 examples failed" in tested
+    assert "1 rule, 1 example failed" in tested
 
 
 def test_what_a_new_rule_may_not_be_is_told(here: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...errors import InputError
-from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedule_of
+from .draft import PLAN, Draft, finish, fp8_products, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Entry, Open
 from .parts import Launch
 from .presets import set_aside
@@ -96,7 +96,7 @@ def _mixed(d: Draft, word: str, entry: Entry, *, sharded: bool) -> None:
         full_precision(d, "no mixed precision", entry)
         return
     if word.lower() == "fp8":
-        d.note(f"'{entry.key}': matrix products run in fp8", entry.place)
+        fp8_products(d, entry)
     how = (
         "FSDP keeps fp32 shards and gathers them in 16 bits"
         if sharded
@@ -237,6 +237,9 @@ def _axolotl(e: Entries, d: Draft) -> None:
         d.leave("/workload/precision", "'bf16' is auto: it is chosen by the device", bf16[1].place)
     else:
         full_precision(d, "no mixed precision is stated")
+    narrow = e.flag("fp8")
+    if narrow is not None and narrow[0] is True:
+        fp8_products(d, narrow[1])
     optimizer, kernel = e.word("optimizer"), e.word("attn_implementation")
     if optimizer is not None and isinstance(optimizer[0], str):
         word = optimizer[0].lower()
@@ -277,7 +280,7 @@ def _axolotl_plan(e: Entries, d: Draft) -> None:
     d.assume(f"{PLAN}/accumulation", 1, "'gradient_accumulation_steps' is 1 by default")
     engine, fsdp = e.word("deepspeed"), e.take("fsdp")
     configured = any(entry.key.startswith("fsdp_config.") for entry in e) or (fsdp is not None and bool(fsdp.value))
-    strategy = e.word("fsdp_config.fsdp_sharding_strategy")
+    strategy = e.word("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy")
     reshard, offload = e.flag("fsdp_config.reshard_after_forward", "fsdp_config.fsdp_reshard_after_forward"), e.flag(
         "fsdp_config.offload_params", "fsdp_config.fsdp_offload_params")  # fmt: skip
     if engine is not None and isinstance(engine[0], str):

@@ -38,7 +38,7 @@ def recognises(file: SourceFile) -> bool:
         return False
     return bool(SIGNS & file.top.keys()) and (
         "num_layers" not in file.top and "num-layers" not in file.top and "pipe_parallel_size" not in file.top
-        and "pipe-parallel-size" not in file.top
+        and "pipe-parallel-size" not in file.top and not {"train_iters", "train-iters"} & file.top.keys()
     )  # fmt: skip
 
 

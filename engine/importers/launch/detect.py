@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
 from ...document import pointer_to
-from ...errors import InputError
+from ...errors import InputError, Place
 from .. import hf_config, nccl_tests, nvidia_topo, rocm_smi, torch_allreduce
 from . import accelerate, deepspeed, llm_foundry, megatron_files, nanotron, nemo, neox, primus, torchtitan
 from .parts import Launch
@@ -101,12 +102,52 @@ def only_kind(file: SourceFile) -> str:
             "This is Python, which is neither run nor read.", place=file.start, code="launch.python",
             remedy="Give what the framework is started with, or state the plan in a proposal.",
         )  # fmt: skip
+    started = _started(file) if file.form in ("text", "shell") else None
+    if started is not None:
+        raise started
     raise InputError(
         "The file is of no kind that is read here.",
         place=file.start,
         code="launch.unknown",
         remedy=f"Kinds are {', '.join(KINDS)}.",
     )
+
+
+#: What a script that only starts a framework has in it: the framework, its kind, and where its configuration is named.
+_STARTS: Final = tuple(
+    (name, kind, re.compile(named), re.compile(signs))
+    for name, kind, named, signs in (
+        ("torchtitan", "torchtitan", r"--(?:job\.)?config[_.-]file[= ]\s*(\S+)", r"\btorchtitan\b|--job\.config"),
+        ("accelerate", "accelerate", r"--config_file[= ]\s*(\S+)", r"\baccelerate\s+launch\b"),
+        ("DeepSpeed", "deepspeed", r"--deepspeed(?:_config)?[= ]\s*(\S+\.json)", r"--deepspeed(?:_config)?\b"),
+        ("nanotron", "nanotron", r"--config-file[= ]\s*(\S+)", r"\brun_train\.py\b.*--config-file"),
+        ("GPT-NeoX", "neox", r"\btrain\.py\b.*?(\S+\.yml)", r"\bdeepy\.py\b"),
+        ("llm-foundry", "llm-foundry", r"\btrain(?:\.py)?\b\s+(\S+\.yaml)", r"\bcomposer\b.*\btrain"),
+        ("NeMo", "nemo", r"--config-name[= ]\s*(\S+)", r"--config-(?:name|path)\b"),
+        ("axolotl", "accelerate", r"\baxolotl\b.*?(\S+\.ya?ml)", r"\baxolotl\s+train\b|axolotl\.cli\.train"),
+    )
+)
+
+
+def _started(file: SourceFile) -> InputError | None:
+    """The error for a script that starts a framework whose configuration is a file of its own."""
+    begun, whole = 1, ""
+    for number, line in enumerate(file.source.text.splitlines(), start=1):
+        begun, whole = (number, "") if not whole else (begun, whole)
+        whole += line.strip().removesuffix("\\") + " "
+        if line.rstrip().endswith("\\"):
+            continue
+        for name, kind, named, signs in () if whole.startswith("#") else _STARTS:
+            if signs.search(whole):
+                found = named.search(whole)
+                what = f"'{found[1][:80]}'" if found else "a file that it names"
+                return InputError(
+                    f"This script starts {name}, whose degrees, batch and precision stand in {what}.",
+                    place=Place(file.name, begun, 1), code="launch.elsewhere",
+                    remedy=f"Give that file: 'planproof import {kind} FILE'; what the script adds to it, state in the proposal.",
+                )  # fmt: skip
+        whole = ""
+    return None
 
 
 def read_launch(file: SourceFile, kind: str) -> Launch:

@@ -114,8 +114,12 @@ def finish(draft: Draft, devices: Taken = None, *, data: Taken = None) -> None:
         draft.parts[f"{uniform}/data"] = Part(f"{uniform}/data", "rest", draft.place, "", None)
     if any(draft.open(f"{uniform}/{axis}") for axis in ("tensor", "pipeline", "context", "expert")):
         # A degree that is left out counts as 1 in a proposal: where one is open none is stated, so that none is taken for 1.
+        left = [part for path, part in draft.parts.items() if path.startswith(uniform) and not part.assumed and part.key]
+        said = ", ".join(f"'{part.key}' {part.value}" for part in left)
         for path in [path for path in draft.parts if path.startswith(uniform)]:
             draft.drop(path)
+        if said:
+            draft.note(f"{said}: the file states this, and the plan does not while another degree is open", left[0].place)
     for key, value in (("name", "launch"), ("role", "submitted")):
         draft.parts.setdefault(f"{PLAN}/{key}", Part(f"{PLAN}/{key}", value, draft.place))
 
@@ -135,6 +139,11 @@ def mixed_precision(draft: Draft, entry: Entry, dtype: str, *, gradients: str, w
     draft.assume(f"{base}/gradients", gradients, why)
     draft.assume(f"{base}/master", "fp32", "mixed precision keeps an fp32 copy of the parameters")
     draft.assume(f"{base}/moments", "fp32", "the optimizer's states are fp32")
+
+
+def fp8_products(draft: Draft, entry: Entry) -> None:
+    """Matrix products in fp8; the parameters by role are kept as is stated of them."""
+    draft.put("/workload/precision/compute", "fp8", entry)
 
 
 def full_precision(draft: Draft, why: str, entry: Entry | None = None) -> None:

@@ -52,6 +52,8 @@ class Entries:
     def __init__(self, entries: Iterable[Entry], *, loose: bool = False) -> None:
         #: Whether values are texts of a command line: `1`, `true` and `1e-5` are read as what they say.
         self.loose = loose
+        #: Why more arguments may be given than stand here, where that is so: what is silent is then not the framework's default.
+        self.more: str | None = None
         self.all: list[Entry] = list(entries)
         self._by_name: dict[str, Entry] = {}
         for entry in self.all:
@@ -172,6 +174,8 @@ class Entries:
         }  # fmt: skip
         for name, entry in self._by_name.items():
             use, why = self._used.get(name, (Use.UNKNOWN, ""))
+            if use is Use.UNKNOWN and entry.value == {}:
+                use, why = Use.ASIDE, "a section with nothing in it"
             if use is Use.UNKNOWN and name.rpartition(".")[0] in lending:
                 use, why = Use.ASIDE, "of a section whose values others take over by its anchor"
             yield Key(written(name), entry.place, use, why)
@@ -180,9 +184,11 @@ class Entries:
 def wrong(entry: Entry, wanted: str) -> InputError:
     """The error for a value of a wrong type."""
     value = entry.value
-    found = "nothing" if value is None else "a list" if isinstance(value, list) else quoted(str(value))
+    found = f"is {'nothing' if value is None else 'a list' if isinstance(value, list) else quoted(str(value))}"
+    if isinstance(value, bool):
+        found = f"is {str(value).lower()}, or has no value"
     return InputError(
-        f"'{entry.key}' is {found}; it must be {wanted}.",
+        f"'{entry.key}' {found}; it must be {wanted}.",
         place=entry.place, code="launch.type", remedy=f"Write {wanted}, as the framework reads it.",
     )  # fmt: skip
 

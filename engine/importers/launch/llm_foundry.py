@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from ...errors import InputError
-from .draft import PLAN, Draft, finish
+from .draft import PLAN, Draft, finish, fp8_products
 from .entries import Entries
 from .interpolation import resolved
 from .parts import Launch
@@ -188,10 +188,7 @@ def _workload(e: Entries, d: Draft) -> None:
             d.assume(f"{base}/master", "fp32", "FSDP keeps fp32 shards of parameters and gradients")
         d.assume(f"{base}/moments", "fp32", "the optimizer's states are as its shards")
         if "fp8" in named:
-            d.note(
-                f"'{precision[1].key}': matrix products run in fp8; parameters by role are stated as they are kept",
-                precision[1].place,
-            )
+            fp8_products(d, precision[1])
     optimizer = e.word("optimizer.name")
     if optimizer is not None and isinstance(optimizer[0], str):
         word = optimizer[0].lower()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ...plan.layout_string import read_layout
-from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedule_of
+from .draft import PLAN, Draft, finish, fp8_products, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Entry, Open
 from .megatron_model import MODEL, Dialect, layer_flags, read_model
 from .uneven import balanced, by_rank, counted_ends, put_layers, stated_ends
@@ -194,6 +194,8 @@ def _precision(e: Entries, d: Draft, dialect: Dialect) -> None:
         dtype = "bf16" if "bf" in text else "fp32" if text in ("32", "32-true", "fp32", "float32", "torch.float32") else "fp16"
         chosen = (dtype, word[1])
     if chosen is None:
+        if e.more is not None:
+            d.leave(f"{base}/parameters", f"neither 'bf16' nor 'fp16' is stated, and {e.more}")
         if not d.open(f"{base}/parameters") and dialect.gradients_of_bf16 is not None:
             full_precision(d, "fp32 unless 'bf16' or 'fp16' is stated")
     elif chosen[0] == "fp32":
@@ -207,9 +209,11 @@ def _precision(e: Entries, d: Draft, dialect: Dialect) -> None:
             d.put("/workload/loss_scaling", "static", scale[1])
         else:
             d.assume("/workload/loss_scaling", "dynamic", "fp16 without 'loss_scale' scales dynamically")
-    fp8 = e.word("fp8_format", "fp8")
-    if fp8 is not None and isinstance(fp8[0], str) and fp8[0].lower() not in ("false", "none"):
-        d.note(f"'{fp8[1].key}': matrix products run in fp8; parameters by role are stated as they are kept", fp8[1].place)
+    fp8 = e.word("fp8_format", "fp8", "fp8_hybrid", "fp8_e4m3")
+    if fp8 is not None and isinstance(fp8[0], Open):
+        d.leave(f"{base}/compute", f"'{fp8[1].key}': {fp8[0].why}", fp8[1].place)
+    elif fp8 is not None and str(fp8[0]).lower() not in ("false", "none"):
+        fp8_products(d, fp8[1])
 
 
 def _gradients(d: Draft, chosen: tuple[str, Entry], reduced: object, accumulated: object, dialect: Dialect) -> None:
@@ -249,7 +253,7 @@ def _degrees(e: Entries, d: Draft) -> None:
     deepspeed = e.integer("ds_sequence_parallel_size")
     for axis, names in (
         ("tensor", ("tensor_model_parallel_size", "model_parallel_size")),
-        ("pipeline", ("pipeline_model_parallel_size",)),
+        ("pipeline", ("pipeline_model_parallel_size", "pipe_parallel_size")),
         ("context", ("context_parallel_size",)),
         ("expert", ("expert_model_parallel_size", "moe_expert_parallel_size")),
         ("expert_tensor", ("expert_tensor_parallel_size",)),

@@ -39,6 +39,8 @@ ENVIRONMENT: Final = frozenset(
 _OTHER_MODELS: Final = re.compile(
     r"(?:train|finetune)_(?:bert|t5|ict|vision|realm|retro|vlm|mimo|diffusion|retriever)\w*(?:\.py)?$"
 )
+#: Programs that generate text or score it.
+_GENERATES: Final = re.compile(r"(?:text_generation|generate(?:_\w+)?|evaluate|\w*inference\w*|\w*_server|serve)\.py$")
 #: What stands in a written file for what the script does not decide: a name that templates have too.
 _SLOT: Final = "$NOT_DECIDED"
 _MARK: Final = re.compile(r"@(\d+)@")
@@ -135,7 +137,19 @@ def _from_script(file: SourceFile) -> Launch:
             f"The script trains another model than a decoder-only language model ('{shown(other)[-60:]}').",
             place=place(offset_of(other) or 0), code="launch.not_a_decoder", remedy="Only decoder-only language models are read.",
         )  # fmt: skip
-    entries, twice = _arguments(chosen.words, place)
+    entries, twice, extra = _arguments(chosen.words, place)
+    generates = next((word for word in chosen.words if _GENERATES.search(shown(word))), None)
+    if generates is not None:
+        raise InputError(
+            f"This command generates text ('{shown(generates)[-60:]}'), and trains nothing.",
+            place=place(offset_of(generates) or 0), code="launch.inference",
+            remedy="Give the training configuration; inference is not modelled.",
+        )  # fmt: skip
+    alone = [one for one in found.commands if one.words and shown(one.words[0]).startswith("--")]
+    if alone and not chosen.gathered:
+        first = shown(alone[0].words[0])[:60]
+        why = "the command before it ended, at a line without '\\' or a comment, so it is no argument of it"
+        d.note(f"'{first}' stands alone: {why}", place(alone[0].offset))
     for entry in twice:
         d.note(f"'{entry.key}' is given twice: the later one counts", entry.place)
     for note, offset in found.notes:
@@ -155,6 +169,11 @@ def _from_script(file: SourceFile) -> Launch:
     d.place = place(chosen.offset)
     _refuse_inference(entries)
     e = Entries(entries, loose=True)
+    if extra is not None:
+        e.more = f"more arguments may be given: {_lined(reason(extra) or '', place)}"
+        d.note(e.more, place(offset_of(extra) or 0))
+    elif chosen.gathered:
+        e.more = "the arguments were gathered from variables, and more may be given where they are used"
     d.source = MEGATRON.source
     more: list[Key] = []
     config = e.peek("deepspeed_config")
@@ -221,7 +240,7 @@ def _unstarted(found: Walk) -> list[Started]:
     if _signs(tuple(words)) < 2:
         return []
     found.notes.append(("nothing is started here: the arguments are those that the script puts into variables", 0))
-    return [Started(tuple(words), offset_of(words[0]) or 0)]
+    return [Started(tuple(words), offset_of(words[0]) or 0, gathered=True)]
 
 
 def _refuse_inference(entries: list[Entry]) -> None:
@@ -245,9 +264,10 @@ def _signs(words: tuple[Text, ...]) -> int:
     return sum(sign in names for sign in SIGNS)
 
 
-def _arguments(words: tuple[Text, ...], place: object) -> tuple[list[Entry], list[Entry]]:
-    """Arguments with their values, of one that is given twice the last; and those given twice."""
+def _arguments(words: tuple[Text, ...], place: object) -> tuple[list[Entry], list[Entry], Text | None]:
+    """Arguments with their values, of one that is given twice the last; those given twice; and a word that may add more."""
     assert callable(place)
+    extra: Text | None = None
     found: dict[str, Entry] = {}
     twice: list[Entry] = []
     current: tuple[str, Text, list[Text]] | None = None
@@ -273,9 +293,13 @@ def _arguments(words: tuple[Text, ...], place: object) -> tuple[list[Entry], lis
 
                 current[2].append(sliced(word, match.end() + 1, None))
         elif current is not None:
+            if reason(word) is not None and plain(word) is None and not written.startswith("-"):
+                # The first word behind an argument is its value, if it takes one.
+                taken = not current[2] and current[0] not in SWITCHES
+                extra = extra if taken else word
             current[2].append(word)
     settle()
-    return list(found.values()), twice
+    return list(found.values()), twice, extra
 
 
 def _entry(name: str, word: Text, values: list[Text], place: object) -> Entry:
@@ -294,6 +318,8 @@ def _entry(name: str, word: Text, values: list[Text], place: object) -> Entry:
         len(values) > 1 and None not in texts and name in LISTS
     ):
         return Entry(name, [text for text in texts if text is not None], where)
+    if texts[0] is None and name in SWITCHES:
+        return Entry(name, True, where)
     if texts[0] is None:
         return Entry(name, Open(_lined(reason(values[0]) or "it is not decided by the script", place)), where)
     if texts[0].endswith(".py") or texts[0] in ("2>&1", "|", "&"):
@@ -301,6 +327,16 @@ def _entry(name: str, word: Text, values: list[Text], place: object) -> Entry:
     return Entry(name, texts[0], where)
 
 
+#: Arguments that decide something and take no value: what follows one, `"$@"` say, is not its value.
+SWITCHES: Final = frozenset({
+    "bf16", "fp16", "swiglu", "squared_relu", "sequence_parallel", "use_distributed_optimizer", "group_query_attention",
+    "use_flash_attn", "untie_embeddings_and_output_weights", "disable_bias_linear", "add_qkv_bias", "qk_layernorm",
+    "multi_latent_attention", "moe_grouped_gemm", "recompute_activations", "use_mcore_models", "use_megatron_fsdp",
+    "use_torch_fsdp2", "use_custom_fsdp", "deepspeed", "no_pipeline_parallel", "deepspeed_activation_checkpointing",
+    "accumulate_allreduce_grads_in_fp32", "use_rotary_position_embeddings", "fp8_hybrid", "fp8_e4m3",
+    "overlap_grad_reduce", "overlap_param_gather", "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
+})  # fmt: skip
 #: Arguments that only make sense where text is generated.
 INFERENCE: Final = ("num_tokens_to_generate", "prompts", "prompt_file", "incoming_requests_per_sec", "out_seq_length", "genfile")
 

@@ -71,8 +71,10 @@ def read_model(e: Entries, d: Draft, dialect: Dialect) -> None:
     if first is not None:
         family = "llama" if d.value(f"{MODEL}/norm") == "rms" and d.value(f"{MODEL}/gated") else "gpt"
         d.parts[f"{MODEL}/family"] = Part(f"{MODEL}/family", family, first.place)
-    for name, what in (("add_qkv_bias", "biases on queries, keys and values"), ("qk_layernorm", "norms on queries and keys")):
-        taken_flag = e.flag(name)
+    for names, what in (
+        (("add_qkv_bias", "qkv_bias"), "biases on queries, keys and values"), (("qk_layernorm",), "norms on queries and keys"),
+    ):  # fmt: skip
+        taken_flag = e.flag(*names)
         if taken_flag is not None and taken_flag[0] is True:
             d.note(
                 f"'{taken_flag[1].key}': {what} have no key in a description by shapes and are not counted", taken_flag[1].place

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from ...errors import InputError
-from .draft import PLAN, Draft
+from .draft import PLAN, Draft, fp8_products
 from .entries import Entries, Entry, Open
 from .interpolation import resolved
 from .megatron import arguments_as_lists, read_arguments
@@ -89,10 +89,10 @@ def read(file: SourceFile) -> Launch:
 
 
 def _from_yaml(file: SourceFile) -> Launch:
-    peft = next((key for key in ("model.peft", "peft") if _inside(file, key)), None)
+    peft = next((key for key in ("model.peft", "peft", "model.virtual_prompt_style") if _inside(file, key)), None)
     if peft is not None:
         raise InputError(
-            "This configuration trains an adapter ('peft'); only training of all parameters is modelled.",
+            f"This configuration trains an adapter ('{peft.rpartition('.')[2]}'); only training of all parameters is modelled.",
             place=file.document.place("/" + peft.replace(".", "/")), code="launch.adapter",
             remedy="Give a configuration of full training.",
         )  # fmt: skip
@@ -307,15 +307,13 @@ def _sections(e: Entries, d: Draft) -> None:
 def _rest(e: Entries, d: Draft, bridge: bool) -> None:
     base = "/workload/precision"
     precision = e.word("trainer.precision", "model.precision", "mixed_precision", "precision")
-    both = e.take("model.precision")
     kept = e.flag("model.megatron_amp_O2")
     named = d.known(f"{base}/parameters", precision)
-    if isinstance(named, str) and precision is not None and both is not both:
-        return
     if isinstance(named, str) and precision is not None:
         text = named.lower()
         entry = precision[1]
         dtype = "bf16" if "bf16" in text else "fp32" if text in ("32", "fp32", "32-true") else "fp16"
+        narrow = d.parts.get(f"{base}/compute")
         for path in [path for path in d.parts if path.startswith(base)]:
             d.drop(path)
         if dtype == "fp32":
@@ -327,10 +325,15 @@ def _rest(e: Entries, d: Draft, bridge: bool) -> None:
                 kept[1].place if kept else entry.place,
             )
             d.put(f"{base}/parameters", "fp32", entry)
+            d.put(f"{base}/compute", dtype, entry)
             d.assume(f"{base}/master", "none", "'megatron_amp_O2' is off by default")
         else:
             d.put(f"{base}/parameters", dtype, entry)
             d.assume(f"{base}/master", "fp32", "an fp32 copy of the parameters is kept")
+        if narrow is not None:
+            d.parts[narrow.path] = narrow
+        elif "fp8" in text:
+            fp8_products(d, entry)
         d.assume(f"{base}/gradients", "fp32", "gradients are accumulated in fp32")
         d.assume(f"{base}/moments", "fp32", "the optimizer's states are fp32")
     sync = e.word("model.optim.grad_sync_dtype")

@@ -29,6 +29,9 @@ def recognises(file: SourceFile) -> bool:
     if file.form not in ("yaml", "json"):
         return False
     names = {key.replace("-", "_") for key in file.top}
+    # A part of a configuration, which another one completes: arguments of its own beside DeepSpeed's.
+    if "zero_optimization" in names and {"checkpoint_activations", "lr_decay_iters", "train_iters"} <= names:
+        return True
     return bool(
         names & {"pipe_parallel_size", "model_parallel_size", "no_weight_tying", "gpt_j_residual", "attention_config"}
     ) and bool(names & {"num_layers", "train_micro_batch_size_per_gpu", "num_attention_heads", "hidden_size"})

@@ -52,6 +52,12 @@ def read(file: SourceFile) -> Launch:
     module = modules[name]
     framework = str(module.get("framework", "megatron"))
     found = resolved(file.entries(), file.given)
+    adapter = next((e for e in found if e.key.endswith("overrides.lora.enabled") and e.value is True), None)
+    if adapter is not None:
+        raise InputError(
+            "This configuration trains an adapter ('lora.enabled: true'); only training of all parameters is modelled.",
+            place=adapter.place, code="launch.adapter", remedy="Give a configuration of full training.",
+        )  # fmt: skip
     base = f"modules.{name}."
     model = next((e for e in found if e.key == base + "model"), None)
     inner = [replace(e, key=e.key.removeprefix(base + "overrides.")) for e in found if e.key.startswith(base + "overrides.")]

@@ -37,6 +37,8 @@ class Started:
     words: tuple[Text, ...]
     offset: int
     assignments: Mapping[str, Text] = field(default_factory=dict)
+    #: Nothing is started here: words that were found in variables.
+    gathered: bool = False
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...errors import InputError
-from .draft import PLAN, Draft, finish, full_precision, mixed_precision, schedule_of
+from .draft import PLAN, Draft, finish, fp8_products, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Entry, Open
 from .parts import Launch, Part
 from .presets import preset, set_aside
@@ -97,7 +97,10 @@ def _model(e: Entries, d: Draft) -> None:
     norm = e.word("model.norm_type")
     converters = e.take("model.converters")
     if converters is not None and converters.value:
-        d.note(f"'{converters.key}': products in fp8 or fp4; parameters by role are stated as they are kept", converters.place)
+        _converters(d, converters)
+    older = e.flag("float8.enable_float8_linear")  # releases of 2024
+    if older is not None and older[0] is True:
+        fp8_products(d, older[1])
     if name is None or flavor is None or isinstance(name[0], Open) or isinstance(flavor[0], Open):
         d.leave("/model/transformer", "'model.name' and 'model.flavor' name the shapes, and one is not stated")
         return
@@ -118,6 +121,16 @@ def _model(e: Entries, d: Draft) -> None:
         d.put("/model/transformer/norm", "rms" if "rms" in norm[0] else "layer", norm[1])
     if str(name[0]) == "qwen3":
         d.note("norms on queries and keys have no key in a description by shapes and are not counted", flavor[1].place)
+
+
+def _converters(d: Draft, converters: Entry) -> None:
+    """Products in a narrower dtype (torchtitan/components/quantization): `float8` and its kinds, or `mx` in fp8 or fp4."""
+    names = converters.value if isinstance(converters.value, list) else [converters.value]
+    if any("float8" in str(name) for name in names):
+        fp8_products(d, converters)
+    others = [str(name) for name in names if "float8" not in str(name)]
+    if others:
+        d.note(f"'{converters.key}': {', '.join(others)} changes modules in a way that a proposal cannot say", converters.place)
 
 
 def _spread(path: str, value: object) -> list[tuple[str, object]]:

@@ -1,5 +1,7 @@
 """Training frameworks by name: what else each is called, what it stands on, and where its own checks were read.
 
+The one table of names: facts, rules, prices and the search look a framework up here, by any of its names.
+
 A framework *stands on* another where it hands its configuration to it: what the lower one refuses, it refuses too. The rules of
 a framework hold at the version given here; those of another version may differ, and a rule says so. Nothing here judges.
 """
@@ -10,6 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,12 @@ def lineage(framework: Framework) -> tuple[Framework, ...]:
     for one in found:
         found += [FRAMEWORKS[name] for name in one.stands_on if FRAMEWORKS[name] not in found]
     return tuple(found)
+
+
+def nearest(name: str | None, table: Mapping[str, T]) -> T | None:
+    """What `table` has for the framework that goes by `name`, or else for the nearest one that it stands on."""
+    known = framework_called(name) if name else None
+    return next((table[one.name] for one in lineage(known) if one.name in table), None) if known is not None else None
 
 
 def release_number(version: str) -> int | None:
