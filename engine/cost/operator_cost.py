@@ -164,7 +164,7 @@ class OperatorPricer:
         kind, launch = operator.kind, self.rates.launch
         if kind in (Kind.INPUT, Kind.OUTPUT, Kind.OPTIMIZER):
             return 0.0, 0.0
-        if kind in CONTRACTIONS:
+        if kind in CONTRACTIONS and not _by_channel(operator):
             forward, backward = self._products(operator, tensors, parts, head=head)
             return max(forward, launch), max(backward, 2 * launch)
         if kind is Kind.ATTENTION:
@@ -180,8 +180,10 @@ class OperatorPricer:
             count = ins / ELEMENT_BYTES[tensors[operator.inputs[0].tensor].dtype]
             loss = self.rates.loss / memory
             return max((ins + 20 * count) * loss, launch), max((ins + 12 * count) * loss, launch)
-        assert kind in _MOVED
+        assert kind in _MOVED or kind is Kind.CONVOLUTION
         back = ins + outs if kind is Kind.REDUCTION else outs + 2 * ins
+        if kind is Kind.CONVOLUTION:
+            back += outs  # once for the input's gradient, once for the weight's
         return max((ins + outs) / memory, launch), max(back / memory, launch)
 
     def _products(
@@ -327,6 +329,15 @@ class OperatorPricer:
         left = size / prod(one for one, _ in inner)
         ways = self._chain("reduce_scatter", size, inner) + self._chain("all_gather", size, inner)
         return ways + self.layouts.over("all_reduce", left, devices, stride)
+
+
+def _by_channel(operator: Operator) -> bool:
+    """Whether a convolution has a filter for each channel: few multiply-adds a byte, so that moving it is all that counts."""
+    if operator.kind is not Kind.CONVOLUTION:
+        return False
+    x = {loop for use in operator.inputs for loop in use.loops}
+    out = {loop for use in operator.outputs for loop in use.loops}
+    return not any((loop in out) != (loop in x) for one in weights(operator) for loop in one.loops if loop in out | x)
 
 
 def at_an_end(operator: Operator, *, head: bool) -> bool:

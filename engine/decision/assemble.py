@@ -29,7 +29,7 @@ from .decide import (
 )
 from .desk import Desk, Outcome
 from .effects import effects_of
-from .operators import PlanOperators
+from .operators import PlanOperators, graph_operators
 from .remedy import Clearing, clearing_of
 from .review import Amortisation, Candidate, Rejected, Review, SpaceReport
 from .selection import PRICE_OF_SIMPLICITY
@@ -39,6 +39,8 @@ from .verification import trials_of, verification_of
 if TYPE_CHECKING:
     from ..config import Change
 
+#: Stated plans that are laid out by operator where the model is a graph alone.
+MOST_LAID_OUT = 8
 METHOD = (
     "best first over uniform and uneven plans in the order of their lower bound (uneven ones from tables of stages, and by the "
     "stage solver); event simulation for the step time; "
@@ -157,8 +159,9 @@ def _candidates(material: Material) -> Iterator[Candidate]:
         ratio = outcome.ratios.get(plan.name) if outcome else None
         roles = roles_of(plan.plan, best, simpler)
         yield _candidate(
-            f"C{count}", roles, plan.path, plan.plan, priced, material.ledgers.get(plan.name, ()), desk, fallen, ratio
-        )
+            f"C{count}", roles, plan.path, plan.plan, priced, material.ledgers.get(plan.name, ()), desk, fallen, ratio,
+            graph_operators(case, plan.plan) if case.model is None and count <= MOST_LAID_OUT else None,
+        )  # fmt: skip
     known = {plan.plan.identity for plan in case.plans if plan.plan is not None}
     for role, found in (("recommended", outcome and outcome.recommended), ("fallback", outcome and outcome.fallback)):
         if found and found.plan.identity not in known:
@@ -180,6 +183,7 @@ def _candidate(
     desk: Desk | None,
     fallen: tuple[str, ...],
     ratio: Estimate | None,
+    laid_out: PlanOperators | None = None,
 ) -> Candidate:
     memory = priced.memory if priced else ledger
     fit = priced.feasible if priced else feasible(ledger) if ledger else "unknown"
@@ -200,7 +204,7 @@ def _candidate(
         measured=desk is not None and priced is not None and desk.is_measured(plan),
         fallen=fallen,
         ratio=None if "recommended" in roles else ratio,
-        **_looked_into(desk, priced, recommended="recommended" in roles),
+        **(_looked_into(desk, priced, recommended="recommended" in roles) if laid_out is None else {"operators": laid_out}),
     )
 
 

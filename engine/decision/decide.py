@@ -240,12 +240,12 @@ def signals_of(findings: Sequence[Finding]) -> tuple[CounterSignal, ...]:
 
 def invariants_of(case: Case) -> tuple[Invariant, ...]:
     """What every compared plan keeps, as stated, and the plans that would change it."""
-    work, model = case.loaded.stated.workload, case.model
+    work = case.loaded.stated.workload
     precision = work.precision if work else None
-    moe = model.moe if model else None
+    moe = case.model.moe if case.model else None
     roles = ("parameters", "gradients", "master", "moments")
     rows = (
-        ("model", model and f"{model.name or model.family}, {model.layers} layers, hidden {model.hidden}"),
+        ("model", _model(case)),
         ("sequence_length", case.sequence_length and f"{case.sequence_length} tokens"),
         ("global_batch", case.global_batch and f"{case.global_batch} sequences"),
         ("precision", precision and ", ".join(f"{r} {getattr(precision, r)}" for r in roles if getattr(precision, r))),
@@ -260,6 +260,15 @@ def invariants_of(case: Case) -> tuple[Invariant, ...]:
         changed = tuple(plan.name for plan in case.plans if name in (plan.stated.changes or {}))
         result.append(Invariant(name, str(value) if value else "not stated", not changed, changed))
     return tuple(result)
+
+
+def _model(case: Case) -> str | None:
+    """The model in a line: its shapes, or its graph."""
+    if case.model is not None:
+        return f"{case.model.name or case.model.family}, {case.model.layers} layers, hidden {case.model.hidden}"
+    if case.graph is None:
+        return None
+    return f"an operator graph of {case.graph.operators:,} operators and {case.graph.parameters:,} parameters"
 
 
 def roles_of(plan: Plan, recommended: Plan | None, fallback: Plan | None) -> tuple[str, ...]:

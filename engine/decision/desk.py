@@ -141,7 +141,7 @@ class Desk:
         """The longest stage of a plan operator by operator, worked out once."""
         found = self._operators.get(priced.plan.identity)
         if found is None:
-            found = self._operators[priced.plan.identity] = plan_operators(priced, self.pricer)
+            found = self._operators[priced.plan.identity] = plan_operators(priced, self.pricer, given=self.case.graph)
         return found
 
     def boundaries(self, priced: Priced) -> tuple[Boundary, ...]:

@@ -193,7 +193,12 @@ def _policy(policy: Policy | None, items: Iterable[Evidence]) -> Iterator[Fact]:
 
 
 def _model(case: Case) -> Iterator[Fact]:
-    model = case.model
+    model, graph = case.model, case.graph
+    if graph is not None:
+        yield fact(
+            "graph", graph.path, operators=graph.operators, layers=graph.layers, layer_operators=graph.layer_operators,
+            parameters=graph.parameters, gflop=graph.forward_flops // 10**9, alone=model is None,
+        )  # fmt: skip
     if model is None:
         return
     path = "/model/transformer" if case.loaded.stated.model and case.loaded.stated.model.transformer else "/model/config"

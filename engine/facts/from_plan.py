@@ -8,7 +8,7 @@ from math import isqrt
 from typing import Any
 
 from ..cluster import reach, strides
-from ..model import Transformer, is_moe
+from ..model import is_moe
 from ..plan import DEFAULT_ORDER, Mesh, Plan, Schedule
 from ..proposal import Case, PlanCase, StatedStage
 from ..proposal.schema import PlanChoice
@@ -19,8 +19,8 @@ from .limits import limits_of
 
 #: Tokens of a sequence for which operators are built to be asked for their dims.
 _TOKENS = 8
-#: Operators of a layer and of the ends that are no matrices of it.
-AROUND_LINEARS = ("embedding", "lm_head", "core", "attention_norm", "mlp_norm", "final_norm", "rotary")
+#: Names of operators that a message lists.
+MOST_NAMES = 40
 #: Beyond this nobody looks for divisors, and of more stages than this only so many get a fact of their own.
 MOST_DIVIDED = 10**10
 MOST_STAGES = 256
@@ -323,32 +323,41 @@ def _operators(case: Case, plan: PlanCase, stages: Sequence[StatedStage]) -> Ite
     for k, stage in enumerate(stages):
         for operator, dims in stage.layouts:
             first.setdefault(operator, (k, stage.path, {}))[2].update(dict.fromkeys(dim for dim, _ in dims))
-    if not first or case.model is None:
+    if not first or (case.model is None and case.graph is None):
         return
-    from ..model import linears  # few plans state any
+    from ..model.naming import dim_named, operator_named  # few plans state any
 
-    rows = [linears(case.model, moe, fused=fused) for moe in (False, case.model.moe is not None) for fused in (False, True)]
-    known = {*AROUND_LINEARS, *(linear.name for row in rows for linear in row)}
-    loops = _dims(case.model)
+    loops = _dims(case)
+    shown = sorted(loops, key=lambda name: (name.count("."), name))[:MOST_NAMES]
     for operator, (k, path, named) in first.items():
-        last = operator.rpartition(".")[2]
-        there = loops.get(last)
+        meant = operator_named(operator, loops) or operator_named(operator.rpartition(".")[2], loops)
+        there = loops[meant] if meant is not None else None
         yield fact(
             "stage_layout", f"{path}/layouts", plan=plan.name, stage=k, operator=operator,
-            known=last in known or there is not None, near=", ".join(sorted(known)),
-            unknown_dims=", ".join(f"'{dim}'" for dim in named if there is not None and dim not in there) or None,
+            known=meant is not None, near=", ".join(shown),
+            unknown_dims=", ".join(f"'{dim}'" for dim in named if there is not None and dim_named(dim, there) is None) or None,
             dims=", ".join(sorted(there)) if there is not None else None,
         )  # fmt: skip
 
 
-def _dims(model: Transformer) -> dict[str, set[str]]:
-    """The dims of each operator of the model, by the last part of its name: of a dense layer, and of one with experts."""
-    from ..model.builders import Shape, transformer_graph
+def _dims(case: Case) -> dict[str, set[str]]:
+    """The dims of each operator of the model by name: of a given graph, else by the last part of it, of each kind of layer."""
+    from ..model.operator import Kind
 
+    if case.graph is not None:
+        graphs = [case.graph.build(1, case.sequence_length or 1, "bf16")]
+    else:
+        from ..model.builders import Shape, transformer_graph
+
+        model = case.model
+        assert model is not None
+        layers = {is_moe(model, k): k for k in range(model.layers)}.values()
+        graphs = [transformer_graph(model, Shape(1, _TOKENS), layers=(layer, layer)) for layer in layers]
     found: dict[str, set[str]] = {}
-    for layer in {is_moe(model, k): k for k in range(model.layers)}.values():
-        for one in transformer_graph(model, Shape(1, _TOKENS), layers=(layer, layer)).operators:
-            found.setdefault(one.name.rpartition(".")[2], set()).update(one.sizes)
+    for one in (operator for graph in graphs for operator in graph.operators):
+        if one.kind not in (Kind.INPUT, Kind.OUTPUT):
+            for name in {one.name, one.name.rpartition(".")[2]} if case.graph is not None else {one.name.rpartition(".")[2]}:
+                found.setdefault(name, set()).update(one.sizes)
     return found
 
 

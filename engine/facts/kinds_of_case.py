@@ -113,6 +113,18 @@ OF_CASE: tuple[Kind, ...] = (
         {"headroom_ppm": whole("Share of a device's memory that must stay free on every rank.")},
     ),
     Kind(
+        "graph",
+        "An operator graph that the proposal gives.",
+        {
+            "operators": whole("Its operators."),
+            "layers": whole("Layers that were recognised in it; 1 where nothing repeats."),
+            "layer_operators": whole("Operators of one of them."),
+            "parameters": whole("Elements of its parameters, a shared one once."),
+            "gflop": whole("Forward GFLOP of one sequence, rounded down."),
+            "alone": flag("Whether no shapes stand beside it, so that stages cannot be priced."),
+        },
+    ),
+    Kind(
         "model",
         "The model, where its description is complete.",
         {

@@ -22,6 +22,7 @@ from .schema import Layouts, PlanChoice
 
 if TYPE_CHECKING:
     from ..importers.nvidia_topo import TopologyMatrix
+    from .resolve_graph import GraphCase
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,8 @@ class Case:
     evidence: tuple[Evidence, ...]
     contradictions: tuple[Contradiction, ...]
     files: tuple[InputFile, ...]
+    #: The operator graph that the proposal gives; alone where `model` is None, else beside the shapes.
+    graph: GraphCase | None = None
 
     @property
     def dated(self) -> date | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -25,6 +25,7 @@ from .section import Section
 if TYPE_CHECKING:
     from .launching import Launched
 
+S = TypeVar("S", bound=Section)
 VERSION_REMEDY = "Begin the file with 'planproof: 1', the version of the format."
 
 
@@ -95,16 +96,25 @@ def validate(document: Document) -> Proposal:
     try:
         return Proposal.model_validate(data)
     except ValidationError as error:
-        raise _translated(error, document) from None
+        raise _translated(error, document, data) from None
 
 
-def _translated(error: ValidationError, document: Document) -> InputError:
+def validate_part(section: type[S], data: object, document: Document, base: str) -> S:
+    """A section that stands at the pointer `base` of a document. Raises InputError as `validate` does."""
+    try:
+        return section.model_validate(data)
+    except ValidationError as error:
+        raise _translated(error, document, data, base) from None
+
+
+def _translated(error: ValidationError, document: Document, data: object, base: str = "") -> InputError:
     found = []
     details = error.errors(include_url=False, include_input=True)
     # The other branch of "a word or a mapping": a mapping is there, so what is wrong stands inside it, where anything does.
     inside = [one for one in details if not (one["type"] == "literal_error" and isinstance(one["input"], dict))]
     for detail in inside or details:
-        pointer, on_key = _pointer(detail, document.data)
+        inner, on_key = _pointer(detail, data)
+        pointer = base + inner
         place = document.key_place(pointer) if on_key else document.place(pointer)
         found.append((place.line or 0, place.column or 0, detail, place, pointer))
     found.sort(key=lambda item: item[:2])
@@ -216,7 +226,21 @@ def schema() -> dict[str, Any]:
     launch = body["properties"]["launch"]["anyOf"]
     launch.insert(0, dict(launch[0]["items"]))
     definitions["WorkloadChoice"]["properties"]["optimizer"]["anyOf"].insert(0, {"type": "string"})
+    _with_graph(definitions)
     return body
 
 
-__all__ = ["LoadedProposal", "Section", "load_proposal", "parse_proposal", "schema", "validate"]
+def _with_graph(definitions: dict[str, Any]) -> None:
+    """The form of an operator graph, which is loaded where there is one alone."""
+    from .schema_graph import GraphText
+
+    graph = GraphText.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
+    definitions.update(graph.pop("$defs"))
+    definitions["GraphText"] = graph
+    definitions["Model"]["properties"]["graph"]["anyOf"][0] = {"$ref": "#/$defs/GraphText"}
+    operand = definitions.pop("GraphOperand")
+    words: list[dict[str, Any]] = [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": 8}]
+    definitions["GraphOperand"] = {"anyOf": [operand, *words]}
+
+
+__all__ = ["LoadedProposal", "Section", "load_proposal", "parse_proposal", "schema", "validate", "validate_part"]

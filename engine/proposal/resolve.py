@@ -18,13 +18,14 @@ from .collector import Collector
 from .load import LoadedProposal
 from .profile import MeasuredProfile, read_profile
 from .resolve_cluster import ClusterResolver
-from .resolve_model import resolve_batch, resolve_model, resolve_workload
+from .resolve_model import compare_graph, resolve_batch, resolve_graph, resolve_model, resolve_workload
 from .resolve_plans import replicas_of, resolve_plans
 from .schema import Heading, Layouts, Profile
 from .settings import stated_dispatch
 
 if TYPE_CHECKING:
     from .launching import Launched
+    from .resolve_graph import GraphCase
 
 MOST_TOKENS = 10**18
 
@@ -43,7 +44,10 @@ def _resolved(loaded: LoadedProposal, library: Library, collect: Collector) -> C
     heading = stated.proposal or Heading()
     _heading_gaps(heading, collect)
     sequence_length = stated.workload.sequence_length if stated.workload else None
+    graph = resolve_graph(stated.model, sequence_length, collect)
     model = resolve_model(stated.model, sequence_length, collect)
+    if graph is not None and model is not None:
+        compare_graph(graph, model, collect)
     described, cluster = ClusterResolver(stated.cluster, library, collect).resolve()
     batch = resolve_batch(stated.workload, collect, replicas_of(stated.plans, described) if loaded.launched else None)
     workload = resolve_workload(stated.workload, batch, collect, stated_dispatch(stated.proposal))
@@ -51,7 +55,7 @@ def _resolved(loaded: LoadedProposal, library: Library, collect: Collector) -> C
         names = families(heading.framework.name, heading.framework.version)
         cluster = calibrated(cluster, library.calibration, *names, carry=library.carried)
     framework = heading.framework.name if heading.framework is not None else None
-    plans = resolve_plans(stated.plans, _layers(model, loaded), batch.sequences, described, collect, framework)
+    plans = resolve_plans(stated.plans, _layers(model, loaded, graph), batch.sequences, described, collect, framework)
     profile, profile_quantity = _profile(stated.profile, collect)
     limits = _layouts(stated.layouts, collect)
     if loaded.launched is not None:
@@ -77,6 +81,7 @@ def _resolved(loaded: LoadedProposal, library: Library, collect: Collector) -> C
         evidence=tuple(collect.evidence),
         contradictions=tuple(collect.contradictions),
         files=tuple(collect.files),
+        graph=graph,
     )
 
 
@@ -95,9 +100,11 @@ def _launched(launched: Launched, model: Transformer | None, collect: Collector)
         compare_shapes(launched, model, collect)
 
 
-def _layers(model: Transformer | None, loaded: LoadedProposal) -> int | None:
+def _layers(model: Transformer | None, loaded: LoadedProposal, graph: GraphCase | None) -> int | None:
     if model is not None:
         return model.layers
+    if graph is not None:
+        return graph.layers
     shapes = loaded.stated.model.transformer if loaded.stated.model else None
     return shapes.layers if shapes else None
 

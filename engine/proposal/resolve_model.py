@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..document import parse_document
 from ..frozen import dataclass
@@ -16,22 +16,30 @@ from ..model import (
     Precision,
     Transformer,
     Workload,
+    parameters,
 )
 from ..quantity import Dimension
 from .collector import Collector
 from .schema import Model, TransformerShape, WorkloadChoice
 
+if TYPE_CHECKING:
+    from .resolve_graph import GraphCase
+
 T = TypeVar("T")
+#: Share by which the parameters of a graph may differ from those of the shapes beside it: biases that a family has or has not.
+NEAR = 0.01
 NEEDED_SHAPES = ("layers", "hidden", "heads", "ffn", "vocabulary")
 
 
 def resolve_model(stated: Model | None, sequence_length: int | None, collect: Collector) -> Transformer | None:
     """The model as shapes, or None with what is missing noted. A referenced config file is read and kept as an input."""
+    if stated is not None and stated.graph is not None and stated.config is None and stated.transformer is None:
+        return None
     if stated is None or (stated.config is None and stated.transformer is None):
         collect.lacks(
             "model",
             "/model",
-            "the model: 'model.config' (a config file) or 'model.transformer' (shapes)",
+            "the model: 'model.config' (a config file), 'model.transformer' (shapes) or 'model.graph' (its operators)",
             "the model's config.json, or its layers, hidden, heads, ffn and vocabulary",
         )
         return None
@@ -43,6 +51,29 @@ def resolve_model(stated: Model | None, sequence_length: int | None, collect: Co
         return _from_config(stated.config.file, stated.config.kind, sequence_length, collect)
     assert stated.transformer is not None
     return _from_shapes(stated.transformer, sequence_length, collect)
+
+
+def resolve_graph(stated: Model | None, sequence_length: int | None, collect: Collector) -> GraphCase | None:
+    """The operator graph that the proposal gives, here or in a file. Raises InputError for one that cannot be."""
+    if stated is None or stated.graph is None:
+        return None
+    # Few proposals give one.
+    from .resolve_graph import graph_file, read_graph
+
+    path = "/model/graph"
+    file = stated.graph.get("file")
+    if isinstance(file, str) and len(stated.graph) == 1:
+        raw, name, _ = collect.read(file, f"{path}/file", "graph")
+        return graph_file(raw, name, path, sequence_length)
+    return read_graph(collect.loaded.document, path, path, sequence_length)
+
+
+def compare_graph(graph: GraphCase, model: Transformer, collect: Collector) -> None:
+    """A contradiction where the graph has another number of parameters than the shapes beside it."""
+    own, other = graph.parameters, parameters(model)
+    if abs(own - other) > NEAR * other:
+        said = f"'model.graph' has {own:,} parameters, and the shapes beside it amount to {other:,}"
+        collect.contradicts("graph_parameters", graph.path, said)
 
 
 def _from_config(file: str | None, kind: str | None, sequence_length: int | None, collect: Collector) -> Transformer | None:

@@ -148,10 +148,13 @@ class TransformerShape(Section):
 
 
 class Model(Section):
-    """The operator graph, or what it follows from: one of the two."""
+    """The operator graph, or what it follows from: a configuration file or shapes."""
 
     config: ConfigFile | None = Field(None, description="a configuration file")
     transformer: TransformerShape | None = Field(None, description="shapes")
+    graph: dict[str, Any] | None = Field(
+        None, description="operators over named dims, here or in a file: alone, or beside shapes, whose operators it replaces"
+    )
 
 
 class PrecisionByRole(Section):

@@ -177,7 +177,16 @@ def proposed(review: Review, limits: Limits) -> dict[str, Any]:
 
 
 def _model(review: Review) -> tuple[str, str] | None:
-    model = review.case.model
+    model, graph = review.case.model, review.case.graph
+    if graph is not None and model is None:
+        repeats = "no repeats"
+        if graph.layers > 1:
+            repeats = f"{graph.layers} layers recognised, {graph.layer_operators} operators each"
+        return (
+            "Model",
+            f"an operator graph: {plural(graph.operators, 'operator')}, {repeats}, {large(graph.parameters)} parameters "
+            f"({count(graph.parameters)}), {large(graph.forward_flops)} FLOPs forward a sequence",
+        )
     if model is None:
         return ("Model", "not described completely")
     total, active = parameters(model), active_parameters(model)
@@ -188,6 +197,8 @@ def _model(review: Review) -> tuple[str, str] | None:
     )
     if model.moe is not None:
         text += f"; {model.moe.experts} experts, top {model.moe.top_k}, {large(active)} active parameters"
+    if graph is not None:
+        text += f"; operators as 'model.graph' has them, {graph.operators:,} with {count(graph.parameters)} parameters"
     return ("Model", text)
 
 

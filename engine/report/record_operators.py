@@ -74,7 +74,11 @@ def _totals(found: PlanOperators) -> list[tuple[str, str]]:
         lines.append(("Memory of these operators", f"{gib(best.memory_bytes)} GiB within {gib(found.budget_bytes)} GiB"))
     else:
         lines.append(("Best layouts on this mesh", f"none: {best.binding}"))
-    if own.objective < inf:
+    if found.given:
+        lines.append(("Graph", "the proposal's own"))
+    if not found.stage_s:
+        lines.append(("The stage's own price", "none: shapes would have to stand beside the graph"))
+    elif own.objective < inf:
         apart = found.disagreement
         word = "The two agree" if abs(apart) <= _APART else "THE TWO DISAGREE"
         lines.append(("The stage's own price", f"{_time(found.stage_s)} a step. {word}: by operator {100 * apart:+.1f} %"))
@@ -140,6 +144,7 @@ def operators_json(found: PlanOperators) -> dict[str, Any]:
         "reason": found.reason or None,
         "mesh": [{"axis": one.name, "size": one.size, "stride": one.stride} for one in found.mesh.axes] if found.mesh else [],
         "stated": found.stated,
+        "graph_given": found.given,
         "stage_price_s": found.stage_s,
         "disagreement": found.disagreement,
         "saved_s": found.saved_s,
