@@ -54,6 +54,8 @@ class Entries:
         self.loose = loose
         #: Why more arguments may be given than stand here, where that is so: what is silent is then not the framework's default.
         self.more: str | None = None
+        #: Whose default of one node counts where no number of nodes is stated: its words and source.
+        self.one_node: str | None = None
         self.all: list[Entry] = list(entries)
         self._by_name: dict[str, Entry] = {}
         for entry in self.all:

@@ -13,6 +13,7 @@ from ...plan.layout_string import read_layout
 from .draft import PLAN, Draft, finish, fp8_products, full_precision, mixed_precision, schedule_of
 from .entries import Entries, Entry, Open
 from .megatron_model import MODEL, Dialect, layer_flags, read_model
+from .parts import Part
 from .uneven import balanced, by_rank, counted_ends, put_layers, stated_ends
 
 UNIFORM: Final = f"{PLAN}/uniform"
@@ -369,13 +370,13 @@ def _states(e: Entries, d: Draft, dialect: Dialect) -> None:
 
 def _world(e: Entries, d: Draft) -> None:
     """Nodes and devices that the launcher is told of."""
-    nodes, per_node = e.integer("nnodes", "num_nodes", "trainer.num_nodes", limit=10**6), None
-    if (
-        e.peek("nnodes") is not None
-        and isinstance(e.peek("nnodes"), Entry)
-        and ":" in str(getattr(e.peek("nnodes"), "value", ""))
-    ):
-        nodes = None
+    nodes, per_node = None, None
+    written = e.peek("nnodes")
+    if written is not None and isinstance(written.value, str) and ":" in written.value:
+        e.take("nnodes")
+        d.leave("/cluster/nodes/count", f"'{written.key}' is {written.value}: as many nodes as come", written.place)
+    else:
+        nodes = e.integer("nnodes", "num_nodes", "trainer.num_nodes", limit=10**6)
     for name in ("nproc_per_node", "num_gpus", "trainer.devices", "gpus_per_node", "num_gpus_per_node"):
         found = e.peek(name)
         if found is not None and isinstance(found.value, str) and found.value in ("gpu", "auto"):
@@ -388,6 +389,9 @@ def _world(e: Entries, d: Draft) -> None:
         d.put("/cluster/nodes/count", count, nodes[1])
     if isinstance(each, int) and per_node is not None and each > 0:
         d.put("/cluster/nodes/devices", each, per_node[1])
+    if nodes is None and e.one_node is not None and isinstance(each, int) and not d.open("/cluster/nodes/count"):
+        count = 1
+        d.parts["/cluster/nodes/count"] = Part("/cluster/nodes/count", 1, d.place, "", e.one_node)
     if isinstance(count, int) and isinstance(each, int) and per_node is not None:
         finish(d, (count * each, per_node[1]))
     elif world is not None and not isinstance(world[0], Open):

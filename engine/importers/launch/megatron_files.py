@@ -41,6 +41,8 @@ _OTHER_MODELS: Final = re.compile(
 )
 #: Programs that generate text or score it.
 _GENERATES: Final = re.compile(r"(?:text_generation|generate(?:_\w+)?|evaluate|\w*inference\w*|\w*_server|serve)\.py$")
+#: Launchers whose number of nodes is 1 by default.
+_ONE_NODE: Final = re.compile(r"(?:^|/)torchrun$|^torch\.distributed\.(?:run|launch)$")
 #: What stands in a written file for what the script does not decide: a name that templates have too.
 _SLOT: Final = "$NOT_DECIDED"
 _MARK: Final = re.compile(r"@(\d+)@")
@@ -175,6 +177,8 @@ def _from_script(file: SourceFile) -> Launch:
     elif chosen.gathered:
         e.more = "the arguments were gathered from variables, and more may be given where they are used"
     d.source = MEGATRON.source
+    if any(_ONE_NODE.search(shown(word)) for word in chosen.words):
+        e.one_node = "torchrun starts one node where '--nnodes' is not stated; torch 2.8, torch/distributed/run.py"
     more: list[Key] = []
     config = e.peek("deepspeed_config")
     read_arguments(e, d)

@@ -183,3 +183,24 @@ def test_a_part_of_a_neox_configuration_is_no_deepspeed_configuration() -> None:
 )
 def test_adapters_are_refused_where_they_are_switched_on(text: str) -> None:
     assert refusal(text, "a.yaml").code == "launch.adapter"
+
+
+def test_torchrun_starts_one_node_unless_told_otherwise() -> None:
+    found = launch(f"torchrun --nproc_per_node 8 pretrain_gpt.py {SHAPES} {BATCH} --bf16")
+    part = found.part("/cluster/nodes/count")
+    assert part is not None
+    assert (part.value, found.value("/plans/0/uniform/data")) == (1, 8)
+    assert "torch/distributed/run.py" in (part.assumed or "")
+
+
+@pytest.mark.parametrize("given", ["--nnodes $NNODES", "--nnodes 1:4"])
+def test_nodes_that_are_open_stay_open(given: str) -> None:
+    found = launch(f"torchrun {given} --nproc_per_node 8 pretrain_gpt.py {SHAPES} {BATCH} --bf16")
+    assert found.value("/cluster/nodes/count") is None
+    assert "/cluster/nodes/count" in gaps(found)
+    assert found.value("/plans/0/uniform/data") == "rest"
+
+
+def test_a_launcher_without_a_default_leaves_the_nodes_open() -> None:
+    found = launch(f"srun python pretrain_gpt.py {SHAPES} {BATCH} --bf16")
+    assert found.value("/cluster/nodes/count") is None
