@@ -11,7 +11,7 @@ from ..proposal import Case, Evidence, MeasuredProfile, Missing
 from ..proposal.schema import Policy
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .fact import Fact, in_field_unit
-from .from_shapes import shapes_facts
+from .from_shapes import in_words, shapes_facts
 from .kinds import fact
 from .words import PRECISION_ROLES
 
@@ -203,8 +203,9 @@ def _model(case: Case) -> Iterator[Fact]:
         return
     path = "/model/transformer" if case.loaded.stated.model and case.loaded.stated.model.transformer else "/model/config"
     for problem in problems(model):
-        numbers = ", ".join(f"{name} {value}" for name, value in problem.detail)
-        yield fact("shape_problem", path, code=problem.code, detail=f"{problem.field}: {numbers}")
+        at = f"{path}/{problem.field.replace('.', '/')}" if path == "/model/transformer" else path
+        detail = in_words(problem.code, problem.field, dict(problem.detail), case)
+        yield fact("shape_problem", at, code=problem.code, detail=detail)
     flops = forward_flops_per_token(model, case.sequence_length or 1, True)
     layer = (flops.linears + flops.attention) / model.layers
     yield fact(

@@ -6,7 +6,7 @@ and a head that no rank can hold is wrong without it. Nothing is filled in here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..proposal import Case
 from .fact import Fact
@@ -59,17 +59,44 @@ def shapes_facts(case: Case) -> Iterator[Fact]:
     )
     if model is None:
         for code, field, detail in _contradictions(found):
-            yield fact("shape_problem", f"{path}/{field}", code=code, detail=f"{field}: {detail}")
+            said = in_words(code, field.replace("/", "."), detail, case)
+            yield fact("shape_problem", f"{path}/{field}", code=code, detail=said)
 
 
-def _contradictions(found: dict[str, int]) -> Iterator[tuple[str, str, str]]:
+def in_words(code: str, field: str, numbers: Mapping[str, int | str], case: Case) -> str:
+    """A contradiction between shapes: their names in a proposal, or in the launch file that states them, and the numbers."""
+    launched = case.loaded.launched
+    taken = launched.taken if launched is not None else {}
+
+    def named(name: str) -> str:
+        inner = f"{field.rpartition('.')[0]}/" if "." in field and name not in ("layers", "heads") else ""
+        part = taken.get(f"{PATH}/{inner}{name}")
+        return f"'{part.key}'" if part is not None and part.key else f"'{name}'"
+
+    own = field.rpartition(".")[2]
+    value = numbers.get("value", numbers.get(own, ""))
+    others = " and ".join(f"{named(name)} {one}" for name, one in numbers.items() if name not in (own, "value", "limit"))
+    said = {
+        "not_positive": "must be 1 or more",
+        "negative": "must be 0 or more",
+        "too_large": f"is beyond any model: the limit is {numbers.get('limit')}",
+        "exceeds": f"is more than {others}",
+        "indivisible": f"does not divide {others}",
+        "odd": "must be even, for rotary positions turn pairs",
+        "mismatch": f"must equal {others}",
+        "empty": f"leaves no layer with experts: {others}",
+    }.get(code, f"is not known here ({others})")
+    return f"{named(own)} {value} {said}"
+
+
+def _contradictions(found: dict[str, int]) -> Iterator[tuple[str, str, dict[str, int | str]]]:
     """Those of `model.problems` that two known shapes alone decide."""
     heads, groups = found.get("heads"), found.get("kv_heads")
     if heads is not None and groups is not None and (groups > heads or heads % groups):
-        yield ("exceeds" if groups > heads else "indivisible"), "kv_heads", f"kv_heads {groups}, heads {heads}"
+        yield ("exceeds" if groups > heads else "indivisible"), "kv_heads", {"kv_heads": groups, "heads": heads}
     hidden = found.get("hidden")
     if hidden is not None and heads is not None and "head_dim" not in found and hidden % heads:
-        yield "indivisible", "hidden", f"hidden {hidden}, heads {heads}, and no width of a head is stated"
+        yield "indivisible", "heads", {"heads": heads, "hidden": hidden}
     experts, top_k = found.get("experts"), found.get("top_k")
     if experts is not None and top_k is not None and top_k > experts:
-        yield "exceeds", "moe/top_k", f"top_k {top_k}, experts {experts}"
+        yield "exceeds", "moe/top_k", {"top_k": top_k, "experts": experts}

@@ -230,7 +230,7 @@ class Rule:
 
 
 def render(form: Form, bindings: Mapping[str, Fact], params: Mapping[str, Param]) -> str:
-    """The text of `form`: fields with their units, parameters as written, `unknown` for a field that is absent.
+    """The text of `form`: fields with their units, parameters as written, `not stated` for a field that is absent.
 
     What is counted stands in the singular where there is one of it.
     """
@@ -242,5 +242,5 @@ def render(form: Form, bindings: Mapping[str, Fact], params: Mapping[str, Param]
             parts.append((params[part.name].written, True))
         else:
             value = bindings[part.name].get(part.field)
-            parts.append(("unknown" if value is None else show(part.field, value), True))
+            parts.append(("not stated" if value is None else show(part.field, value), True))
     return joined(parts)

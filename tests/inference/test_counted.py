@@ -22,7 +22,7 @@ SINGULAR = frozenset({
 })  # fmt: skip
 #: A count of one, at most two words, and a word in s; or a verb of several.
 PLURAL = re.compile(
-    r"(?<![\w.,:'-])1 (?:(?!in |of )[a-z][a-z/-]* ){0,2}?([a-z-]+s)\b"
+    r"(?<![\w.,:'-])1 (?:(?!in |of |and )[a-z][a-z/-]* ){0,2}?([a-z-]+s)\b"
     r"|(?<![\w.,:'-])1 (are|were|have|stay|do|remain|fit|fill)\b"
 )
 

@@ -151,7 +151,7 @@ def test_absent_field_on_the_right_makes_a_test_false(evaluators: Any) -> None:
     when = {"all": [{"g": {"kind": "group"}}, {"absent": {"kind": "link", "name": "= g.slowest_link"}}]}
     made = rule(when=when, params=None, message="{g.slowest_link}", remedy="r")
     (finding,) = run([made], [group(slowest_link=None), link()], evaluators).findings
-    assert finding.message == "unknown"
+    assert finding.message == "not stated"
     assert not run([made], [group(), link()], evaluators).findings
 
 
