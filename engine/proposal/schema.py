@@ -23,6 +23,9 @@ LaunchKind = Literal[
 Dtype = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved_1f1b", "zb_h1"]
 RecomputeName = Literal["none", "selective", "full"]
+MetricName = Literal[
+    "mfu", "speed_up", "throughput", "step_time", "memory", "loss_agreement", "gradient_agreement", "other"
+]
 GradeName = Literal["measured", "published", "vendor", "estimated", "assumed"]
 
 
@@ -442,12 +445,7 @@ class Claim(Section):
     """A figure that the proposal quotes."""
 
     text: Text | None = None
-    metric: (
-        Literal[
-            "mfu", "speed_up", "throughput", "step_time", "memory", "loss_agreement", "gradient_agreement", "other"
-        ]
-        | None
-    ) = None
+    metric: MetricName | None = None
     value: float | None = Field(
         None,
         description="a plain number: a fraction for mfu, a factor for speed_up, seconds for step_time, the largest relative "
