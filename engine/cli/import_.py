@@ -10,7 +10,8 @@ from ..document.source import read_file
 from ..errors import UsageError
 from ..hardware import open_library
 from ..importers.launch import KINDS, SourceFile
-from ..proposal.imported import import_files
+from ..proposal.imported import Imported, import_files
+from ..proposal.imported_graph import GRAPH_KINDS, import_graph
 from ..report.escape import terminal
 from ..report.output import write_whole
 
@@ -18,10 +19,10 @@ NAME = "proposal.yaml"
 
 
 @click.command("import", short_help="Make a proposal from launch files, model configurations and measured files.")
-@click.argument("kind", metavar="KIND", type=click.Choice([*KINDS, "auto"]))
+@click.argument("kind", metavar="KIND", type=click.Choice([*KINDS, *GRAPH_KINDS, "auto"]))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", help="Where to write it; default: standard output.")
-@click.option("--set", "given", metavar="NAME=VALUE", multiple=True, help="A variable that a script's caller sets; repeatable.")
+@click.option("--set", "given", metavar="NAME=VALUE", multiple=True, help="A script's variable, or a symbolic dim; repeatable.")
 @click.option("--command", metavar="N", type=click.IntRange(1, 1000), help="Which training command of a script, from 1.")
 @click.option("--hardware", metavar="DIR", multiple=True, help="A folder of your own data sheets; may be repeated.")
 @click.option("--force", is_flag=True, help="Replace the output FILE if it exists.")
@@ -41,6 +42,9 @@ def import_(
     each told by its content: a model's config.json, DeepSpeed's configuration, a cluster file (a proposal with a 'cluster'
     section), a measured topology or collective.
 
+    An exported program (onnx, torch-export) becomes the operators of 'model.graph'; it stands alone, and neither weights nor code
+    of it are read. Its first axis is the batch, the second of token ids the sequence; --set gives a symbolic dim a size.
+
     A script is read, never run. What no file says is not filled in, but listed; a framework's own default is marked 'assumed',
     with its version and source.
 
@@ -49,6 +53,7 @@ def import_(
       planproof import megatron train.sh config.json cluster.yaml -o proposal.yaml
       planproof import auto ds_config.json config.json
       planproof import megatron train.sh --set TP=8 --set PP=4
+      planproof import onnx model.onnx -o proposal.yaml
     """
     variables = {}
     for one in given:
@@ -56,8 +61,7 @@ def import_(
         if not equals or not name:
             raise UsageError(f"--set: '{one}' is not NAME=VALUE", code="usage.set", remedy="Write --set TP=8.")
         variables[name] = value
-    sources = [SourceFile(name, read_file(name, name), variables, command) for name in files]
-    made = import_files(kind, sources, Path(output or NAME), open_library(hardware))
+    made = _made(kind, files, variables, command, Path(output or NAME), hardware)
     if output is None:
         click.echo(made.text, nl=False)
     else:
@@ -68,3 +72,18 @@ def import_(
     click.echo(f"still to state ({len(made.case.missing)}):", err=True)
     for gap in made.case.missing:
         click.echo(terminal(f"  {gap.what}; from {gap.how}"), err=True)
+
+
+def _made(
+    kind: str, files: tuple[str, ...], variables: dict[str, str], command: int | None, target: Path, hardware: tuple[str, ...]
+) -> Imported:
+    """The proposal of an exported program, or of files that are read together."""
+    if kind not in GRAPH_KINDS:
+        sources = [SourceFile(name, read_file(name, name), variables, command) for name in files]
+        return import_files(kind, sources, target, open_library(hardware))
+    if len(files) > 1:
+        raise UsageError(
+            f"'{kind}' reads one file, and {len(files)} are given", code="usage.files",
+            remedy="Import the program, then state the rest in the proposal, or import that by itself.",
+        )  # fmt: skip
+    return import_graph(kind, files[0], variables, target, open_library(hardware))
