@@ -196,7 +196,10 @@ def test_a_work_limit_is_kept_and_said() -> None:
     assert not done.space.complete
 
 
-def test_a_search_that_is_cut_off_before_it_found_anything_says_so_and_nothing_of_the_space() -> None:
+def test_a_search_that_is_cut_off_before_it_found_anything_says_so_and_nothing_of_the_space(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("planproof.search.uniform.GRACE_S", 0.0)
     data = yaml.safe_load(BASE)
     data["plans"] = [data["plans"][0] | {"zero": 0, "recompute": "none", "microbatch": 4}]
     data["cluster"]["nodes"]["device_memory"] = "20 GiB"

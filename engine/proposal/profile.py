@@ -50,6 +50,7 @@ SUFFIX_UNITS = {
     "ns": "ns", "us": "us", "ms": "ms", "s": "s",
     "bytes": "B", "b": "B", "kib": "KiB", "mib": "MiB", "gib": "GiB", "mb": "MiB", "gb": "GB",
 }  # fmt: skip
+_CELL = re.compile(r'"(?:[^"]|"")*"?[^,]*|[^,]*')
 COLUMNS = COUNTS + TIMES + MEMORIES + WORDS
 
 
@@ -301,13 +302,14 @@ def _layers(values: dict[str, Any], name: str, line: int, column: int | None) ->
 
 
 def _starts(line: str) -> list[int]:
-    """The columns, from 1, at which the cells of a row begin; a comma in quotes divides none."""
-    starts, quoted = [1], False
-    for k, char in enumerate(line):
-        quoted ^= char == '"'
-        if char == "," and not quoted:
-            starts.append(k + 2)
-    return starts
+    """The columns, from 1, at which the cells of a row begin. A cell that begins with a quote may hold commas."""
+    found, at = [], 0
+    while True:
+        found.append(at + 1)
+        match = _CELL.match(line, at)
+        at = match.end() + 1 if match is not None else len(line) + 1
+        if at > len(line):
+            return found
 
 
 def _wrong(name: str, line: int, what: str, remedy: str | None = None, column: int | None = None) -> DataError:

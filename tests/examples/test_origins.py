@@ -102,14 +102,16 @@ def _derived(done: Any) -> list[str]:
             lines += ["DERIVED=" + repr(one.priced.model_flops / one.priced.peak_flops_per_s / end) for end in ends]
             ledger = one.priced.step.ledger
             lines += ["DERIVED=" + repr((ledger.microbatches - 1) * ledger.bottleneck_s)]
-            wide = max(one.step.high / one.step.value - 1, 1 - one.step.low / one.step.value)
-            lines += ["DERIVED=" + repr(wide)]
+            ends = (one.step.high / one.step.value - 1, 1 - one.step.low / one.step.value)
+            lines += ["DERIVED=" + repr(end) for end in ends]
         for found in (one.operators.own, one.operators.best) if one.operators is not None else ():
             lines += _by_operator(found, one.plan.accumulation) if found is not None else []
         for memory in one.memory:
             lines += ["DERIVED=" + repr(float(memory.capacity_bytes - memory.device.value))]
     if done.case.sequence_length and done.case.global_batch:
         lines += ["DERIVED=" + repr(float(done.case.sequence_length * done.case.global_batch))]
+    if done.trials is not None and done.trials.told_apart is not None:
+        lines += ["DERIVED=" + repr(1 / done.trials.told_apart)]
     if done.joint is not None:
         lines += ["DERIVED=" + repr(1 / done.joint.regret)]
     return lines

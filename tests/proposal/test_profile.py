@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from planproof.errors import DataError, PlanproofError
 from planproof.plan import Mesh
 from planproof.proposal import read_profile
+from planproof.proposal.profile import _starts
 
 LAYERS = b"""layer,tensor,microbatch,latency_ms,memory_mib,parameters
 0,1,2,0.5,100,10
@@ -93,3 +97,14 @@ def test_no_bytes_raise_anything_but_our_error(raw: bytes) -> None:
         assert read_profile(raw, "a.csv").rows
     except PlanproofError as refused:
         assert refused.place.file == "a.csv"
+
+
+@given(st.text(alphabet='a", ', max_size=14))
+def test_the_columns_of_cells_are_those_that_csv_reads(line: str) -> None:
+    try:
+        cells = next(csv.reader(io.StringIO(line), strict=True), [])
+    except csv.Error:
+        return
+    starts = _starts(line)
+    assert len(starts) == max(1, len(cells))
+    assert all(line[start - 2] == "," for start in starts[1:])
