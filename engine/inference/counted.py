@@ -17,7 +17,7 @@ _IRREGULAR: Final = {
 #: Nouns that rules count, in the plural.
 _NOUNS: Final = (
     "cards|chunks|columns|days|devices|embeddings|entries|experts|files|groups|heads|images|islands|keys|kinds|layers|links|losses"
-    "|microbatches|nodes|pairs|parameters|parts|pieces|plans|positions|processes|ranks|replicas|rows|rules|segments|sequences"
+    "|microbatches|nodes|operators|pairs|parameters|parts|pieces|plans|positions|processes|ranks|replicas|rows|rules|segments|sequences"
     "|stages|steps|things|tokens|types|fabrics|copies|boundaries|axes"
 )
 _VERBS: Final = {"are": "is", "were": "was", "have": "has", "stay": "stays", "do": "does", "fill": "fills", "fit": "fits",
