@@ -37,7 +37,9 @@ def general(
     if one.made.parameter and not two.made.parameter:
         one, two, left, right = two, one, right, left
     stored = two.made.parameter
-    both = set(left) & set(right)
+    # A weight that was broadcast has an axis there and nothing along it.
+    both = {label for label, axis in zip(left, one.axes, strict=True) if axis}
+    both &= {label for label, axis in zip(right, two.axes, strict=True) if axis}
     kind = "matmul" if stored and not both & set(out) else "batched_matmul"
     _named(trace, one, two, left, right, out, stored=stored)
     ins: list[tuple[Value, Sequence[str | None]]] = [(one, left), (two, right)]
@@ -107,6 +109,18 @@ def norm(
         if one.made.parameter:
             ins.append((one, [labels[1]] if channel else labels[len(labels) - len(one.sizes) :]))
     return trace.add(title, "norm", ins, x.sizes, labels, dtype, over=[labels[axis] for axis in axes])
+
+
+def loss(trace: Trace, title: str, logits: Value, labels: Value, sizes: Sequence[int]) -> Value:
+    """The cross-entropy of [batch, classes, ...] with [batch, ...]: a number a label, and one of them where one is made."""
+    rest = [f"l{k}" for k in range(len(labels.sizes))]
+    trace.call(logits.axes[1], "vocabulary", late=True)
+    each = trace.add(
+        title, "cross_entropy", [(logits, [*rest[:1], "c", *rest[1:]]), (labels, rest)], labels.sizes, rest, "fp32", over=["c"]
+    )
+    if tuple(sizes) == labels.sizes:
+        return each
+    return reduction(trace, f"{title}.mean", each, list(range(len(rest))), sizes, "fp32", linear=True)
 
 
 def part(trace: Trace, title: str, x: Value, axis: int, size: int, dtype: str) -> Value:

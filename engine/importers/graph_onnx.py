@@ -18,7 +18,7 @@ from ..errors import InputError, Place, UsageError
 from ..model.described import DescribedGraph
 from ..model.traced import Value
 from ..model.tracing import Trace
-from .graph_axes import attention, convolution, gathered, lookup, moved, norm, part, product, reduction, softmax
+from .graph_axes import attention, convolution, gathered, lookup, loss, moved, norm, part, product, reduction, softmax
 from .graph_read import PRIMES, ReadGraph
 
 #: A file without its weights is far smaller; those can be kept beside it (`save_as_external_data`).
@@ -288,6 +288,8 @@ class _Reader:
         if kind == "BatchNormalization":
             over = [axis for axis in range(len(x.sizes)) if axis != 1]
             return [norm(trace, title, x, over, there[1:3], dtype, channel=True)]
+        if kind == "SoftmaxCrossEntropyLoss" and len(there) > 1:
+            return [loss(trace, title, x, there[1], sizes)]
         if kind == "MatMul":
             if len(there) < 2:
                 return [trace.map(title, [x], sizes, dtype)]
@@ -322,7 +324,7 @@ class _Reader:
     ) -> Value:
         active = [one for one in there if not one.made.parameter]
         if not active:
-            return there[0] if there[0].sizes == sizes else self.trace.enter(title, sizes, dtype, parameter=True)
+            return self.trace.widened(title, there[0], sizes)
         linear = kind in ("Add", "Sum") and len(active) == len(ins) and all(one.sizes == sizes for one in active)
         return self.trace.map(title, there, sizes, dtype, linear=linear)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from ..errors import InputError, Place
 from ..model.traced import Value
 from ..model.tracing import Trace
-from .graph_axes import attention, convolution, gathered, lookup, moved, norm, part, product, reduction, softmax
+from .graph_axes import attention, convolution, gathered, lookup, loss, moved, norm, part, product, reduction, softmax
 from .graph_read import ReadGraph
 
 #: Bytes of the program's JSON, entries of the archive, operations.
@@ -201,7 +201,7 @@ class _Reader:
         if kind in _MAPS:
             active = [one for one in there if not one.made.parameter]
             if not active:
-                return [x if x.sizes == sizes else trace.enter(title, sizes, dtype, parameter=True)]
+                return [trace.widened(title, x, sizes)]
             whole = all(one.sizes == sizes for one in active) and len(active) == len(there) > 1
             return [trace.map(title, there, sizes, dtype, linear=kind in ("add", "add_") and whole)]
         if kind in _REDUCTIONS:
@@ -222,6 +222,8 @@ class _Reader:
         if kind.removesuffix("_for_cpu") in ("scaled_dot_product_attention", "_scaled_dot_product_flash_attention"):
             causal = bool(arguments.get("is_causal", {}).get("as_bool"))
             return [attention(trace, title, there[:3], sizes, dtype, causal=causal)]
+        if kind == "cross_entropy_loss" and len(there) > 1:
+            return [loss(trace, title, x, there[1], sizes)]
         if kind in ("convolution", "conv1d", "conv2d", "conv3d"):
             groups = int(arguments.get("groups", {}).get("as_int", 1))
             return [convolution(trace, title, x, there[1], sizes, dtype, groups, there[2] if len(there) > 2 else None)]

@@ -51,9 +51,19 @@ class Trace:
         """The axes in another order."""
         return self.view(x, [x.sizes[k] for k in order], [x.axes[k] for k in order])
 
+    def widened(self, name: str, x: Value, sizes: Sequence[int]) -> Value:
+        """A parameter broadcast, or changed in place: no copy of it is trained, so axes that it has not have no dims."""
+        lead = len(sizes) - len(x.sizes)
+        own = (1,) * lead + x.sizes
+        self._expect(name, lead >= 0 and all(a in (1, b) for a, b in zip(own, sizes, strict=True)), "a weight that is cut")
+        axes = [list[Dim]() for _ in range(lead)] + x.axes
+        return self.view(x, sizes, axes)
+
     def reshaped(self, name: str, x: Value, sizes: Sequence[int]) -> Value:
         """Other axes of the same elements: a view where the sizes factor, else an operator that needs what changes whole."""
         self._expect(name, prod(sizes) == prod(x.sizes), f"{list(x.sizes)} cannot be reshaped to {list(sizes)}")
+        if tuple(sizes) == x.sizes:
+            return x
         groups = _groups(x.sizes, sizes)
         axes: list[list[Dim]] = []
         for olds, news in groups:

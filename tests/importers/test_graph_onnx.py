@@ -202,6 +202,34 @@ def test_it_becomes_a_proposal_that_reads(tmp_path: Path) -> None:
     assert "fp32" not in made.text  # precision is the workload's
 
 
+def test_a_weight_that_is_broadcast_counts_once(tmp_path: Path) -> None:
+    path = decoder(tmp_path / "m.onnx", [2, 64])
+    model = onnx.load(str(path))
+    model.graph.initializer.append(onnx.helper.make_tensor("wide", onnx.TensorProto.INT64, [3], [2, 1, 1]))
+    at = next(k for k, node in enumerate(model.graph.node) if node.name == "layer1.output")
+    model.graph.node[at].input[1] = "broadcast"
+    model.graph.node.insert(at, onnx.helper.make_node("Expand", ["layer1.o_w", "wide"], ["broadcast"], name="expand"))
+    onnx.save(model, str(path))
+    found, own = graph(path, 2, 64), transformer_graph(MODEL, Shape(2, 64, causal=False))
+    assert (found.parameters, found.forward_flops) == (own.parameters, own.forward_flops)
+    assert layers_of(found).count == LAYERS
+
+
+def test_a_loss_is_over_the_classes_of_every_token(tmp_path: Path) -> None:
+    path = decoder(tmp_path / "m.onnx", ["batch", "sequence"])
+    model = onnx.load(str(path))
+    model.graph.input.append(onnx.helper.make_tensor_value_info("labels", onnx.TensorProto.INT64, ["batch", "sequence"]))
+    model.graph.node.append(onnx.helper.make_node("Transpose", ["logits"], ["classes"], perm=[0, 2, 1]))
+    model.graph.node.append(onnx.helper.make_node("SoftmaxCrossEntropyLoss", ["classes", "labels"], ["loss"], name="loss"))
+    model.graph.output[0].name = "loss"
+    onnx.save(model, str(path))
+    found = graph(path, 2, 64)
+    (loss,) = (one for one in found.operators if one.kind is Kind.CROSS_ENTROPY)
+    assert {loop.size: loop.split.value for loop in loss.loops} == {2: "free", 64: "free", VOCABULARY: "statistics"}
+    own = transformer_graph(MODEL, Shape(2, 64, causal=False))
+    assert (found.parameters, found.forward_flops) == (own.parameters, own.forward_flops)
+
+
 def refused(path: Path, **sizes: int) -> InputError:
     with pytest.raises(InputError) as caught:
         graph_onnx.read(str(path), sizes)
