@@ -182,7 +182,7 @@ def _memory(case: Case, shut: Closures) -> tuple[dict[str, tuple[StageMemory, ..
     from .cost.memory import MemoryModel, memory_ledger
     from .facts.from_price import measured_memory_facts, memory_facts
 
-    kept = implementation_of(case.framework)
+    kept = implementation_of(*case.framework_choices)
     model = MemoryModel(case.model, case.workload, kept) if case.model and case.workload else None
     for plan in case.plans:
         if shut.closed("memory", plan.name):

@@ -14,6 +14,7 @@ from functools import cache
 from importlib.resources import files
 
 from ..cluster.cluster import Cluster, Nodes, Tier
+from ..cost.sending import Transfer
 from ..errors import InputError
 from ..hardware import DeviceSheet, Library, NodeSheet
 from ..hardware.sheets import same_name
@@ -60,6 +61,11 @@ def _records(name: str) -> tuple[dict[str, str], ...]:
 def convention(software: str) -> dict[str, str]:
     """What runs of a software family do where a table does not say."""
     return next(record for record in _records("conventions.csv") if record["software"] == software)
+
+
+def transfer_of(software: str) -> Transfer:
+    """How runs of a software family send between stages."""
+    return Transfer(convention(software)["transfer"])
 
 
 def software_names() -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from ..cost.step import StepTime, TimeModel
 from ..errors import UsageError
 from ..hardware import DeviceSheet
 from ..model import Attention
-from .case import Case, convention
+from .case import Case, convention, transfer_of
 
 
 class Parameter(NamedTuple):
@@ -84,23 +84,27 @@ def factors_of(values: dict[str, float], base: dict[str, float], software: str =
 _constants = cache(load_constants)
 
 
+def _model(case: Case, factors: Factors) -> TimeModel:
+    return TimeModel(case.model, case.workload, case.cluster, factors, _constants(), transfer_of(case.software))
+
+
 def predict(case: Case, factors: Factors | None = None) -> float:
     """Seconds of the case by closed form."""
-    return TimeModel(case.model, case.workload, case.cluster, factors or Factors(), _constants()).seconds(case.plan)
+    return _model(case, factors or Factors()).seconds(case.plan)
 
 
 def step_of(case: Case, values: Mapping[str, float]) -> StepTime:
     """The case's step by closed form, term by term, under fitted values."""
     base = start(case.cluster.device, case.workload.attention is not Attention.UNFUSED)
     factors = factors_of(dict(values), base, case.software)
-    return TimeModel(case.model, case.workload, case.cluster, factors, _constants()).step_time(case.plan)
+    return _model(case, factors).step_time(case.plan)
 
 
 def launch_share(case: Case, values: Mapping[str, float]) -> float:
     """The share of the case's time that launches add, under fitted values."""
     base = start(case.cluster.device, case.workload.attention is not Attention.UNFUSED)
     factors = factors_of(dict(values), base, case.software)
-    return TimeModel(case.model, case.workload, case.cluster, factors, _constants()).launch_share(case.plan)
+    return _model(case, factors).launch_share(case.plan)
 
 
 def telling(cases: Sequence[Case]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from ..cost.software import calibrated
 from ..cost.step import TimeModel
 from ..hardware import Calibration, Library, Ranged
 from ..quantity import Estimate, Quantity
-from .case import Case
+from .case import Case, transfer_of
 from .kinds import Reading, read_cases
 from .metrics import Errors, Point, errors_of, regret, spearman
 from .unseen import from_others
@@ -125,7 +125,9 @@ class Estimator:
         key = (case.model, case.workload, case.device, case.software, group, case.cluster.devices, case.cluster.tiers)
         found = self._kept.get(key)
         if found is None:
-            nominal = TimeModel(case.model, case.workload, cluster, constants=self._constants)
+            nominal = TimeModel(
+                case.model, case.workload, cluster, constants=self._constants, transfer=transfer_of(case.software)
+            )
             found = self._kept[key] = Uncertainty(case.model, case.workload, cluster, 24, nominal)
         return found
 

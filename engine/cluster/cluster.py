@@ -48,6 +48,8 @@ class Tier:
     path: str = ""
     #: Whether its switches reduce in flight (SHARP), as declared.
     reduces: bool = False
+    #: Network cards of a node, of a fabric that states them; None: as many as devices.
+    cards: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from .simulation import Durations
 
 if TYPE_CHECKING:
     from .stage import StageCost
-    from .step import Hop
+    from .transfers import Hop
 
 #: Names of the terms that collectives inside a stage are priced under, and that waiting for a port is added to.
 COLLECTIVE_TERMS = ("tensor", "context", "expert", "gather")
@@ -32,12 +32,13 @@ def busy_share(cost: StageCost, tier: str) -> float:
 
 
 def delayed_hop(hop: Hop, first: StageCost, second: StageCost) -> Hop:
-    """A message between two stages, longer by its seconds times the larger share that either stage's collectives hold its tier.
+    """A message between two stages, longer by its seconds on its tier times the larger share that either stage's collectives
+    hold that.
 
     A message that arrives at any moment meets them for that share of its way, and has half the port there.
     """
     share = max(busy_share(first, hop.tier), busy_share(second, hop.tier))
-    return hop._replace(seconds=hop.seconds * (1.0 + share)) if share else hop
+    return hop._replace(seconds=hop.seconds + (hop.seconds - hop.gather_s) * share) if share else hop
 
 
 def delayed_stage(cost: StageCost, before: Hop | None, after: Hop | None, messages: int, names: Sequence[str]) -> StageCost:
@@ -48,8 +49,8 @@ def delayed_stage(cost: StageCost, before: Hop | None, after: Hop | None, messag
     probability that the collective holds the tier. `names` are those of `cost.terms`; the wait is spread over the terms of
     collectives, so that they still add up to the durations.
     """
-    ahead = messages * after.seconds * busy_share(cost, after.tier) if after is not None else 0.0
-    back = messages * before.seconds * busy_share(cost, before.tier) if before is not None else 0.0
+    ahead = messages * (after.seconds - after.gather_s) * busy_share(cost, after.tier) if after is not None else 0.0
+    back = messages * (before.seconds - before.gather_s) * busy_share(cost, before.tier) if before is not None else 0.0
     if ahead + back <= 0.0:
         return cost
     one = cost.durations

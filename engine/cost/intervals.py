@@ -144,12 +144,13 @@ class Uncertainty:
         constants = self.nominal.constants
         flash = workload.attention is not Attention.UNFUSED
         chosen = draws(cluster, n, flash=flash, constants=constants)
-        self.models = [TimeModel(model, workload, cluster, factors, constants) for factors in chosen]
+        way = self.nominal.transfer
+        self.models = [TimeModel(model, workload, cluster, factors, constants, way) for factors in chosen]
         if workload.attention is None:
             # Not stated: the other kernel under its own draws, so that the interval spans both.
             other = replace(workload, attention=Attention.UNFUSED)
             chosen = draws(cluster, n, flash=False, constants=constants)
-            self.models += [TimeModel(model, other, cluster, factors, constants) for factors in chosen]
+            self.models += [TimeModel(model, other, cluster, factors, constants, way) for factors in chosen]
         self._drawn: dict[object, tuple[float, ...]] = {}
 
     def drawn(self, plan: Plan) -> tuple[float, ...]:

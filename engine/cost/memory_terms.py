@@ -25,6 +25,7 @@ from .activations import (
     whole_tokens,
 )
 from .in_flight import InFlight, in_flight
+from .sending import Transfer
 from .states import padded_vocabulary, rank_parameters, shard_groups, state_bytes
 
 Moment = Literal["loss", "layer", "step"]
@@ -54,6 +55,7 @@ class Implementation:
     reaches down to one in place. `deferred_heads`: microbatches whose weight gradient of the head is put off (Megatron-LM
     --wgrad-deferral-limit). `deterministic`: whether cuBLAS is given the large workspace that reproducible runs need, None
     where it is not said; `transformer_engine` and `grouped_experts`: what else keeps scratch then (see `workspace`).
+    `transfer`: how stages send their messages.
     """
 
     vocabulary_multiple: int = 1
@@ -64,6 +66,7 @@ class Implementation:
     deterministic: bool | None = None
     transformer_engine: bool = True
     grouped_experts: bool = False
+    transfer: Transfer = Transfer.DIRECT
 
 
 #: What can be said where the framework is not known.

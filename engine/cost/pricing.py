@@ -15,6 +15,7 @@ from .compute import peak_rate
 from .intervals import DRAWS, Uncertainty
 from .memory import Fit, MemoryModel, StageMemory, excess_bytes, feasible, headroom_bytes, memory_ledger, peak_stage
 from .placement import slowest_device
+from .sending import Transfer
 from .step import StepTime, TimeModel
 
 #: Beyond this share of a device's memory the allocator may stall steps: published runs there were up to a quarter
@@ -80,9 +81,10 @@ class Pricer:
         *,
         memory: MemoryModel | None = None,
         n_draws: int = DRAWS,
+        transfer: Transfer = Transfer.DIRECT,
     ) -> None:
         self.model, self.workload, self.cluster = model, workload, cluster
-        self.time = TimeModel(model, workload, cluster)
+        self.time = TimeModel(model, workload, cluster, transfer=transfer)
         self.memory = memory or MemoryModel(model, workload)
         self._n_draws = n_draws
         self._uncertainty: Uncertainty | None = None

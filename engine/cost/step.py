@@ -27,8 +27,10 @@ from .link_shares import share_name
 from .memory_terms import local_microbatch
 from .placement import axis_strides, blocks, same_meshes, slowest_device
 from .schedule import closed_form, lower_bound
+from .sending import Transfer
 from .simulation import Durations, Pipeline, simulate
 from .stage import STAGE_TERMS, Layout, StageCost, StagePricer, layout
+from .transfers import End, Hop, hops, transfer_seconds
 
 #: Names of `StepTime.terms`, in order; their seconds add up to the step.
 TERMS = (*STAGE_TERMS, "pipeline_transfer", "bubble", "gradient_sync", "optimizer")
@@ -102,14 +104,6 @@ class StepTime:
         return next(seconds for key, seconds in self.terms if key == name)
 
 
-class Hop(NamedTuple):
-    """A message between neighbours: one way, and whether it leaves the node."""
-
-    seconds: float
-    tier: str
-    between_nodes: bool
-
-
 class Parts(NamedTuple):
     """What a plan's step is put together from."""
 
@@ -130,8 +124,9 @@ class TimeModel:
         cluster: Cluster,
         factors: Factors = NOMINAL,
         constants: Mapping[str, Constant] | None = None,
+        transfer: Transfer = Transfer.DIRECT,
     ) -> None:
-        self.model, self.workload, self.cluster, self.factors = model, workload, cluster, factors
+        self.model, self.workload, self.cluster, self.factors, self.transfer = model, workload, cluster, factors, transfer
         self.constants = load_constants() if constants is None else constants
         self.network = Network(cluster, factors, self.constants)
         self.pricer = StagePricer(model, workload, self.network, self.constants, factors)
@@ -208,37 +203,36 @@ class TimeModel:
         if len(plan.stages) == 1:
             return (), 0.0
         if not same_meshes(plan):
-            return self._all_hops(plan)
+            return self.hops_by(plan, self.transfer)
         key = (plan.stages[0].mesh, len(plan.stages), plan.order, plan.microbatch, plan.sequence_parallel)
         found = self._hops.get(key)
         if found is None:
-            found = self._hops[key] = self._all_hops(plan)
+            found = self._hops[key] = self.hops_by(plan, self.transfer)
         return found
 
-    def _all_hops(self, plan: Plan) -> tuple[tuple[Hop, ...], float]:
-        """Each boundary on the innermost tier that holds both stages' devices, at the size of the larger message."""
+    def hops_by(self, plan: Plan, way: Transfer) -> tuple[tuple[Hop, ...], float]:
+        """The same with every message sent that way: on the innermost tier that holds both stages' devices."""
         starts, ends = blocks(plan)
-        sizes = [self.pricer.message(stage.mesh, local_microbatch(plan, stage), plan.sequence_parallel) for stage in plan.stages]
-        known: dict[tuple[str, float], Hop] = {}
+        sides = [self._end(plan, k, ends[k] - starts[k]) for k in range(len(plan.stages))]
+        between = [self.network.tier_between(starts[k], ends[k + 1] - 1) for k in range(len(sides) - 1)]
+        back = self.network.tier_between(starts[0], ends[-1] - 1)
+        return hops(self.network, self.cluster, (*between, back), sides, way, sequence_parallel=plan.sequence_parallel)
 
-        def hop(first: int, last: int, size: float) -> Hop:
-            tier = self.network.tier_between(first, last - 1)
-            found = known.get((tier.name, size))
-            if found is None:
-                between = tier.span > self.cluster.devices_per_node
-                found = known[tier.name, size] = Hop(self.network.send(size, tier).seconds, tier.name, between)
-            return found
-
-        p = len(plan.stages)
-        rows = tuple(hop(starts[k], ends[k + 1], max(sizes[k], sizes[k + 1])) for k in range(p - 1))
-        return rows, hop(starts[0], ends[-1], max(sizes[0], sizes[-1])).seconds
+    def _end(self, plan: Plan, k: int, block: int) -> End:
+        """A stage's side of its boundaries. `block`: devices of its first unbroken run, which is all of it where the pipeline is
+        outermost.
+        """
+        stage = plan.stages[k]
+        size = self.pricer.message(stage.mesh, local_microbatch(plan, stage), plan.sequence_parallel)
+        distance = self.layout(plan, stage.mesh).tensor[1]
+        return End(stage.mesh, size, distance, min(block, self.cluster.devices_per_node))
 
     def parts(self, plan: Plan) -> Parts:
         """What the plan's step is put together from, stages and messages beside each other."""
-        hops, wrap = self.hops(plan)
+        found, wrap = self.hops(plan)
         tied = self._tied(plan) if self.model.tied_embeddings and len(plan.stages) > 1 else FREE
-        costs, hops = self._contended(self.costs(plan), hops, plan.interleave)
-        return Parts(costs, hops, wrap, tied.seconds, tuple(name for name, _ in tied.tiers))
+        costs, found = self._contended(self.costs(plan), found, plan.interleave)
+        return Parts(costs, found, wrap, tied.seconds, tuple(name for name, _ in tied.tiers))
 
     def _tied(self, plan: Plan) -> Spent:
         """The gradient all-reduce of a tied table that first and last stage both hold."""
@@ -301,8 +295,7 @@ class TimeModel:
         repeated = min(period, (pipeline - longest) / (m - 1)) if m > 1 else period
         last = max(costs, key=_after)
         exposed = last.sync + parts.tied
-        intra = 2 * fsum(hop.seconds for hop in parts.hops if not hop.between_nodes)
-        inter = 2 * fsum(hop.seconds for hop in parts.hops if hop.between_nodes)
+        intra, inter = transfer_seconds(parts.hops)
         idle = pipeline - m * longest
         ledger = TimeLedger(
             first_microbatch_s=pipeline - (m - 1) * repeated,
@@ -407,8 +400,6 @@ class TimeModel:
         if self.workload.attention is None:
             rows.append("attention kernel not stated: priced as fused")
         rows += [f"no {self.workload.precision.compute} peak rate: priced at {one}" for one in {c.instead for c in costs} if one]
-        if not same_meshes(plan):
-            rows.append("stages of different meshes: the message between them is priced without its redistribution")
         if any(stage.layouts for stage in plan.stages):
             rows.append("operator layouts of a stage: priced as the usual tensor-parallel layout")
         moe = self.model.moe

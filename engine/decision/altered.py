@@ -97,7 +97,7 @@ class Basis:
         assert self.case.workload is not None
         if self.memory is None and not self.time:
             return World(self.today, slower=self.slower)
-        kept = implementation_of(self.case.framework)
+        kept = implementation_of(*self.case.framework_choices)
         pricer = PlanPricer(self.case.model, self.case.workload, self.cluster, self.measured, kept, self.today.headroom)
         # No input changes the bytes of tensors, only what the allocator keeps beside them.
         pricer.memory_model.terms = self.today.memory_model.terms

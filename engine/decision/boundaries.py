@@ -8,16 +8,18 @@ parallelism, on tensor. Nothing here knows rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
 
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import Cluster, Tier
 from ..cluster.units import nodes, unit_in
 from ..cost import Priced
 from ..cost.activations import element_bytes
 from ..cost.memory_terms import local_microbatch
 from ..cost.placement import axis_strides, blocks
+from ..cost.sending import Transfer
 from ..errors import InputError
 from ..plan import Plan
 from ..search.pricing import PlanPricer
@@ -56,7 +58,7 @@ class Boundary:
     """The boundary after stage `first[0]`; `first` lists all that are alike. Seconds and bytes are of one microbatch and way.
 
     `slow_bytes` pass between hosts, on `slow_tier`; `fast_bytes` inside them. `priced_s`: what the step's price has for the
-    message. With `reason` nothing was planned.
+    message, `way` how the framework sends it; `other_s`: the other way by the same cost. With `reason` nothing was planned.
     """
 
     first: tuple[int, ...]
@@ -73,13 +75,23 @@ class Boundary:
     forward_s: float
     backward_s: float
     priced_s: float
+    way: Transfer
+    other_s: float
     reason: str = ""
+
+    @property
+    def other(self) -> Transfer:
+        """The way that is not priced."""
+        return Transfer.SCATTER_GATHER if self.way is Transfer.DIRECT else Transfer.DIRECT
 
 
 def plan_boundaries(priced: Priced, pricer: PlanPricer) -> tuple[Boundary, ...]:
     """Every boundary between the stages of a plan, those alike together."""
     plan, cluster = priced.plan, pricer.cluster
-    hops = pricer.pricer.time.hops(plan)[0]
+    time = pricer.pricer.time
+    hops = time.hops(plan)[0]
+    another = Transfer.SCATTER_GATHER if time.transfer is Transfer.DIRECT else Transfer.DIRECT
+    others = time.hops_by(plan, another)[0] if len(plan.stages) > 1 else ()
     alike: dict[tuple[object, ...], list[int]] = {}
     found: dict[tuple[object, ...], tuple[list[_Group], tuple[int, int, int]]] = {}
     for k in range(len(plan.stages) - 1):
@@ -91,7 +103,9 @@ def plan_boundaries(priced: Priced, pricer: PlanPricer) -> tuple[Boundary, ...]:
         key = (plan.stages[k].mesh, plan.stages[k + 1].mesh, shape, kinds, hops[k].seconds)
         alike.setdefault(key, []).append(k)
         found.setdefault(key, (groups, shape))
-    return tuple(_boundary(plan, pricer, tuple(at), *found[key], hops[at[0]].seconds) for key, at in alike.items())
+    return tuple(
+        _boundary(plan, pricer, tuple(at), *found[key], hops[at[0]].seconds, others[at[0]].seconds) for key, at in alike.items()
+    )
 
 
 def _side(plan: Plan, k: int) -> _Side:
@@ -170,7 +184,13 @@ def _tier(pricer: PlanPricer, group: _Group) -> str:
 
 
 def _boundary(
-    plan: Plan, pricer: PlanPricer, at: tuple[int, ...], groups: list[_Group], shape: tuple[int, int, int], priced: float
+    plan: Plan,
+    pricer: PlanPricer,
+    at: tuple[int, ...],
+    groups: list[_Group],
+    shape: tuple[int, int, int],
+    priced: float,
+    other: float,
 ) -> Boundary:
     """Groups alike are planned once, and the slowest counts; bytes are of all."""
     one, two = (plan.stages[k].mesh for k in (at[0], at[0] + 1))
@@ -191,9 +211,8 @@ def _boundary(
         key = (group.signature, tier.name)
         if key not in known:
             tensor = Tensor((max(1, shape[0] * group.parts // group.of), *shape[1:]), size)
-            hosts = Hosts(
-                dict(zip(devices, group.hosts, strict=True)), network.rate(tier) * pricer.cluster.devices_per_node, inner
-            )
+            host_of = dict(zip(devices, group.hosts, strict=True))
+            hosts = Hosts(host_of, network.rate(tier) * _cards(pricer.cluster, tier, host_of, group), inner)
             source, destination = _sharding(begin, group.before), _sharding(end, group.after)
             try:
                 there = plan_resharding(tensor, source, destination, hosts)
@@ -210,9 +229,25 @@ def _boundary(
         tier_name = tier.name if here else tier_name
     ahead = max(known.values(), key=lambda row: row[2], default=None)
     if reason or ahead is None:
-        return Boundary(at, shape, size, begin, end, len(groups), "", 0, 0, None, None, 0.0, 0.0, priced, reason)
+        way = pricer.pricer.time.transfer
+        return Boundary(at, shape, size, begin, end, len(groups), "", 0, 0, None, None, 0.0, 0.0, priced, way, other, reason)
     back_s = max(row[3] for row in known.values())
-    return Boundary(at, shape, size, begin, end, len(groups), tier_name, slow, fast, ahead[0], ahead[1], ahead[2], back_s, priced)
+    return Boundary(
+        at, shape, size, begin, end, len(groups), tier_name, slow, fast, ahead[0], ahead[1], ahead[2], back_s, priced,
+        pricer.pricer.time.transfer, other,
+    )  # fmt: skip
+
+
+def _cards(cluster: Cluster, tier: Tier, host_of: Mapping[int, int], group: _Group) -> float:
+    """What a host can send at once, in shares of a device whose whole node sends: that of its cards which its devices of the
+    group reach, each the nearest to it.
+    """
+    node = cluster.devices_per_node
+    if tier.span <= node:
+        return node
+    fewest = min(min(Counter(host_of[device] for device in side).values()) for side in (group.before, group.after))
+    cards = min(tier.cards or node, node)
+    return node * min(1.0, fewest / cards)
 
 
 def _sharding(end: Side, devices: tuple[int, ...]) -> Sharding:

@@ -85,7 +85,7 @@ class Desk:
             case.workload,
             case.cluster,
             self._measured,
-            implementation_of(case.framework),
+            implementation_of(*case.framework_choices),
             headroom_of(case),
         )
 
@@ -158,7 +158,7 @@ class Desk:
         slower = halved(case.cluster) if axes else None
         if slower is not None:
             if self.halved is None:
-                kept = implementation_of(case.framework)
+                kept = implementation_of(*case.framework_choices)
                 self.halved = PlanPricer(case.model, case.workload, slower, self._measured, kept)
             seconds = self.halved.seconds(priced.plan)
             name = case.cluster.tiers[-1].name

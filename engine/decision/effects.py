@@ -21,7 +21,9 @@ def effects_of(pricer: Pricer, priced: Priced) -> dict[str, float]:
 
     def width(low: Factors, high: Factors) -> float:
         ends = [
-            TimeModel(pricer.model, pricer.workload, cluster, factors, pricer.time.constants).seconds(plan)
+            TimeModel(
+                pricer.model, pricer.workload, cluster, factors, pricer.time.constants, pricer.time.transfer
+            ).seconds(plan)
             for factors in (low, high)
         ]
         return abs(ends[0] - ends[1]) / nominal

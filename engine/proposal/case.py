@@ -7,6 +7,7 @@ about the world with its grade. Cases know no rules: what follows from a gap is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -213,6 +214,16 @@ class Case:
         heading = self.loaded.stated.proposal
         named = heading.framework.name if heading and heading.framework else None
         return named.lower() if named else None
+
+    @property
+    def framework_choices(self) -> tuple[str | None, str | None, Mapping[str, object]]:
+        """(name, version, settings) of the training framework, settings with underscores in place of dashes."""
+        heading = self.loaded.stated.proposal
+        named = heading.framework if heading else None
+        if named is None:
+            return None, None, {}
+        settings = {name.lower().lstrip("-").replace("-", "_"): value for name, value in (named.settings or {}).items()}
+        return self.framework, named.version, settings
 
     def plan_named(self, name: str) -> PlanCase | None:
         """The stated plan of that name."""

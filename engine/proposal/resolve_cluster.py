@@ -305,7 +305,14 @@ class ClusterResolver:
             assert slowest.latency is not None
             tiers.append(
                 Tier(
-                    slowest.name, slowest.medium, devices, slowest.bandwidth, slowest.latency, slowest.path, slowest.reduces
+                    slowest.name,
+                    slowest.medium,
+                    devices,
+                    slowest.bandwidth,
+                    slowest.latency,
+                    slowest.path,
+                    slowest.reduces,
+                    slowest.nics,
                 )
             )
         if devices == 1:

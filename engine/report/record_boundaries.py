@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..cost.sending import Transfer
 from ..decision.boundaries import Boundary
 from ..decision.review import Review
 from ..quantity import Dimension
@@ -15,13 +16,14 @@ _MOST = 6
 
 
 def boundaries(review: Review) -> list[str]:
-    """A line for each kind of boundary; where there is none, or nothing was priced, that."""
+    """A line for each kind of boundary, and which way is priced; where there is none, or nothing was priced, that."""
     found = next((one.boundaries for one in review.candidates if one.boundaries is not None), None)
     if found is None:
         return []
     if not found:
         return ["None: the recommended plan has one stage."]
     lines = [_line(one) for one in found[:_MOST]]
+    lines.append(_priced(found[0], review.case.framework))
     if len(found) > _MOST:
         lines.append(f"{counted(len(found) - _MOST, 'more kind')} of boundary in the JSON of this review.")
     return lines
@@ -34,7 +36,7 @@ def _line(one: Boundary) -> str:
     ends = one.source.sharding
     ends += ", the same on both sides" if one.source == one.destination else f" to {one.destination.sharding}"
     if one.forward is None or one.backward is None:
-        return f"{where}: {stream}, {ends}. Not planned: {one.reason}."
+        return f"{where}: {stream}, {ends}. {_prices(one)} No plan of its own: {one.reason}."
     slow = f"{_bytes(one.slow_bytes)} between nodes ({one.slow_tier})" if one.slow_bytes else "nothing between nodes"
     method = one.forward.strategy.replace("_", " ")
     bound = f"at least {_time(one.forward.lower_bound_s)} for the bytes"
@@ -45,8 +47,26 @@ def _line(one: Boundary) -> str:
     )  # fmt: skip
     return (
         f"{where}: {stream}, {ends}. A microbatch and way: {slow}, {_bytes(one.fast_bytes)} inside nodes; {method}, {times}; "
-        f"otherwise {others}. The step is priced with {_time(one.priced_s)}."
+        f"otherwise {others}. {_prices(one)}"
     )
+
+
+def _prices(one: Boundary) -> str:
+    priced = f"The step is priced with {_time(one.priced_s)} ({one.way.words})"
+    if one.other_s == one.priced_s:
+        return f"{priced}; no part is held twice, so that {one.other.words} would be the same."
+    return f"{priced}; {one.other.words} would be {_time(one.other_s)}."
+
+
+def _priced(one: Boundary, framework: str | None) -> str:
+    """Whose way of sending is priced, for stated and recommended plans alike."""
+    if framework is None:
+        who = "direct sends, which every framework has: none is named"
+    else:
+        who = f"{one.way.words}, as {framework} sends unless told otherwise"
+        if one.way is Transfer.DIRECT:
+            who = f"direct sends: nothing says that {framework} does better by itself"
+    return f"All plans here, stated ones too, are priced with {who}. No way is priced that the framework does not take."
 
 
 def _runs(stages: tuple[int, ...]) -> str:
@@ -84,6 +104,8 @@ def boundary_json(one: Boundary) -> dict[str, Any]:
         "forward_s": one.forward_s if one.forward else None,
         "backward_s": one.backward_s if one.backward else None,
         "priced_s": one.priced_s,
+        "priced_as": one.way.value,
+        "other_way": {"way": one.other.value, "seconds": one.other_s},
         "forward": _plan_json(one.forward),
         "backward": _plan_json(one.backward),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import fsum, hypot
+from math import hypot
 
 from ..cluster import Cluster
 from ..cost import MemoryModel, Priced, Pricer, StageMemory, StepTime, TimeLedger, memory_ledger
@@ -18,6 +18,7 @@ from ..cost.memory_terms import BARE, Implementation
 from ..cost.schedule import closed_form, lower_bound
 from ..cost.simulation import Pipeline
 from ..cost.step import StageTime, makespan
+from ..cost.transfers import transfer_seconds
 from ..model import Transformer, Workload
 from ..plan import Plan
 from ..quantity import Decider, Estimate
@@ -37,7 +38,7 @@ class PlanPricer:
     ) -> None:
         self.model, self.workload, self.cluster = model, workload, cluster
         self.memory_model = MemoryModel(model, workload, implementation)
-        self.pricer = Pricer(model, workload, cluster, memory=self.memory_model)
+        self.pricer = Pricer(model, workload, cluster, memory=self.memory_model, transfer=implementation.transfer)
         self.measured = measured
         #: The share of each device's memory that a policy keeps free.
         self.headroom = headroom
@@ -167,8 +168,7 @@ class PlanPricer:
         totals = [one.total for one in durations]
         longest = max(totals)
         repeated = min(period, (pipeline - longest) / (m - 1)) if m > 1 else period
-        intra = 2 * fsum(hop.seconds for hop in hops if not hop.between_nodes)
-        inter = 2 * fsum(hop.seconds for hop in hops if hop.between_nodes)
+        intra, inter = transfer_seconds(hops)
         idle = pipeline - m * longest
         transfer = min(max(0.0, idle), intra + inter)
         others = self._others(plan, stages, exposed)

@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from planproof.cost.frameworks import implementation_of
+from planproof.cost.sending import Transfer
 from planproof.decision.boundaries import Boundary, plan_boundaries
 from planproof.decision.desk import Desk
 from planproof.plan import Plan
 from planproof.proposal import load_proposal, resolve
-from planproof.report.record_boundaries import _line, boundary_json
+from planproof.report.record_boundaries import _line, _priced, boundary_json
+from planproof.search.pricing import PlanPricer
 from planproof.session import session
 
 BASE = Path(__file__).resolve().parent.parent.parent / "rules/bases/stages.yaml"
@@ -88,3 +91,34 @@ def test_replicas_on_hosts_of_their_own_are_planned_once(desk: Desk) -> None:
     body = boundary_json(one)
     assert body["slow_bytes"] == one.slow_bytes
     assert body["forward"]["links"] == [{"from": 0, "to": 2, "bytes": one.slow_bytes // 2}]
+
+
+def test_one_cost_prices_stated_and_recommended_and_the_record_says_what_the_other_way_gives(desk: Desk) -> None:
+    """The base names no framework that scatters: direct sends are priced, and twice their bytes cross for two copies."""
+    whole = replace(uneven(desk), sequence_parallel=False)
+    (one,) = boundaries(desk, whole)
+    time = desk.pricer.pricer.time
+    assert one.way is Transfer.DIRECT
+    assert one.priced_s == time.hops(whole)[0][0].seconds
+    assert one.other_s == time.hops_by(whole, Transfer.SCATTER_GATHER)[0][0].seconds < one.priced_s
+    assert "(direct sends); scatter and gather would be" in _line(one)
+    assert boundary_json(one)["other_way"] == {"way": "scatter_gather", "seconds": one.other_s}
+    (same,) = boundaries(desk, uneven(desk))
+    assert same.other_s == same.priced_s
+    assert "no part is held twice" in _line(same)
+
+
+def test_a_framework_that_scatters_is_priced_so_for_every_plan(desk: Desk) -> None:
+    case = desk.case
+    assert case.model is not None
+    assert case.workload is not None
+    assert case.cluster is not None
+    pricer = PlanPricer(case.model, case.workload, case.cluster, implementation=implementation_of("deepspeed"))
+    whole = replace(uneven(desk), sequence_parallel=False)
+    (one,) = plan_boundaries(pricer.price(whole), pricer)
+    (direct,) = boundaries(desk, whole)
+    assert (one.way, one.priced_s, one.other_s) == (Transfer.SCATTER_GATHER, direct.other_s, direct.priced_s)
+    assert pricer.seconds(whole) < desk.pricer.seconds(whole)
+    assert pricer.bound(whole) <= pricer.seconds(whole)
+    assert "as deepspeed sends unless told otherwise" in _priced(one, "deepspeed")
+    assert "nothing says that torchtitan does better" in _priced(direct, "torchtitan")
