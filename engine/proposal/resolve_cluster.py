@@ -303,6 +303,9 @@ class ClusterResolver:
             slowest = min(fabrics, key=lambda link: link.bandwidth.value if link.bandwidth else 0.0)
             assert slowest.bandwidth is not None
             assert slowest.latency is not None
+            # A fabric that states a rate and no cards uses those of the data sheet.
+            cards = self.sheets[0][1].nics
+            listed = cards.count if cards is not None else None
             tiers.append(
                 Tier(
                     slowest.name,
@@ -312,7 +315,7 @@ class ClusterResolver:
                     slowest.latency,
                     slowest.path,
                     slowest.reduces,
-                    slowest.nics,
+                    slowest.nics or listed,
                 )
             )
         if devices == 1:
