@@ -291,7 +291,8 @@ def _search(desk: Desk, examined: Examination, opened: Session, shut: Closures) 
         """The rules that close something for a plan that the search made; the rules are those that judge stated plans."""
         found = plan_case(plan)
         facts = [*examined.base, *plan_facts(examined.case, found, found=True), *memory_facts(plan, "", ledger)]
-        facts += measured_memory_facts(examined.case, found, ledger)
+        if desk.pricer.has_profile:
+            facts += measured_memory_facts(examined.case, found, desk.pricer.estimated_ledger(plan))
         with opened.gate.batch():
             _, findings, _ = _run(opened, examined.case, GATED, facts, [], examined.silencing.exempt)
         links = closures(findings).links

@@ -1,27 +1,29 @@
-"""Plans priced on measured stages: the proposal's own latencies and memory in place of the model's.
+"""Plans priced on measured stages: the proposal's own latencies and memory in place of the model's, number by number.
 
-A stage counts as measured where the profile has its time; its memory is taken from the profile where that has it. The schedule
-is simulated over the measured durations; transfers, gradient synchronisation and, where it was not measured, the optimizer
-come from the network and the device sheet, each with its grade. Replaces figures only; decides nothing.
+Each number of a stage that the profile has stands in place of its estimate, and each that it has not stays estimated: the time
+of all of the stage or of some of its layers, the optimizer, what persists, activations, workspace. The schedule is simulated
+over what results; transfers and gradient synchronisation come from the network, each with its grade. Replaces figures only;
+decides nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ..frozen import dataclass
-from ..plan import Plan
+from ..plan import Mesh
 from ..quantity import Decider, Dimension, Estimate, Grade, Quantity, weakest
-from .in_flight import in_flight
 from .simulation import Durations
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStage:
-    """One stage as measured: seconds of one microbatch, bytes of one rank. `source` is the weakest row's quantity.
+    """What was measured of one stage: seconds of one microbatch, bytes of one rank; None where not.
 
-    Where only the sum of forward and backward was measured, `backward` is twice `forward` (a backward pass has two matrix
-    products for each of the forward pass); in an even pipeline only their sum counts.
+    `forward` and `backward` are those of `layers`, of which None stands for all of the stage, and of its ends where `embedding`
+    and `head` say so; `source` is the profile's. Where only the sum of forward and backward was measured, `backward` is twice
+    `forward` (a backward pass has two matrix products for each of the forward pass); in an even pipeline only their sum counts.
     """
 
     forward: float
@@ -32,42 +34,88 @@ class MeasuredStage:
     workspace: int | None
     activation: int | None
     source: Quantity
+    layers: tuple[int, ...] | None = None
+    embedding: bool = False
+    head: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the stage was timed."""
+        return self.layers is None
+
+    @property
+    def timed(self) -> bool:
+        """Whether some of it was."""
+        return self.layers is None or bool(self.layers) or self.embedding or self.head
+
+    @property
+    def remembers(self) -> bool:
+        """Whether some of its memory was measured."""
+        return any(one is not None for one in (self.memory, self.state, self.workspace, self.activation))
 
     @property
     def durations(self) -> Durations:
-        """Forward and backward, for the simulation."""
+        """Forward and backward of what was timed, for the simulation."""
         return Durations(self.forward, self.backward)
 
-    def peak(self, held: float) -> int | None:
-        """Bytes of the rank with `held` microbatches in flight, None where memory was not measured."""
-        if self.state is not None and self.activation is not None:
-            return round(self.state + held * self.activation + (self.workspace or 0))
-        return self.memory
+    def numbers(self) -> tuple[str, ...]:
+        """What was measured, in words."""
+        rows = []
+        if self.whole:
+            rows.append("latency")
+        elif self.timed:
+            ends = [name for name, there in (("the embedding", self.embedding), ("the head", self.head)) if there]
+            layers = [f"layers {_runs(self.layers or ())}"] if self.layers else []
+            rows.append(f"latency of {' and '.join([*layers, *ends])}")
+        named = ("memory", self.memory), ("state", self.state), ("activation", self.activation), ("workspace", self.workspace)
+        return (*rows, *(name for name, value in (*named, ("optimizer", self.optimizer)) if value is not None))
 
 
-MeasuredStages = Callable[[Plan], "Sequence[MeasuredStage] | None"]
+def _runs(layers: Sequence[int]) -> str:
+    """`0 to 3, 7`."""
+    found: list[list[int]] = []
+    for layer in layers:
+        if found and layer == found[-1][1] + 1:
+            found[-1][1] = layer
+        else:
+            found.append([layer, layer])
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in found)
 
 
-def nothing_measured(plan: Plan) -> None:
-    """The `MeasuredStages` of a proposal without a profile."""
+#: (first layer, last layer, mesh, microbatch, embedding, head) to what was measured of such a stage, None for nothing.
+MeasuredNumbers = Callable[[int, int, Mesh, int, bool, bool], "MeasuredStage | None"]
 
 
-def measured_peaks(plan: Plan, stages: Sequence[MeasuredStage]) -> list[int | None]:
-    """Measured bytes of each stage's rank, by the microbatches that its place in the schedule holds."""
-    return [
-        stage.peak(float(in_flight(plan.schedule, k, plan.pipeline, plan.accumulation, plan.interleave).microbatches))
-        for k, stage in enumerate(stages)
-    ]
+def nothing_measured(first: int, last: int, mesh: Mesh, microbatch: int, embedding: bool, head: bool) -> None:
+    """The `MeasuredNumbers` of a proposal without a profile."""
 
 
-def measured_estimate(seconds: float, stages: Sequence[MeasuredStage], others: Sequence[Decider]) -> Estimate:
+def mixed_estimate(measured: Estimate, estimated: Estimate, seconds: float, share: float) -> Estimate:
+    """The step over stages of which `share` of the time was measured: its interval lies between the two by that share."""
+    below = share * (1 - measured.low / measured.value) + (1 - share) * (1 - estimated.low / estimated.value)
+    above = share * (measured.high / measured.value - 1) + (1 - share) * (estimated.high / estimated.value - 1)
+    names = {decider.name for decider in measured.deciders}
+    deciders = (*measured.deciders, *(decider for decider in estimated.deciders if decider.name not in names))
+    grade = weakest((measured.grade, estimated.grade))
+    return replace(measured, value=seconds, low=seconds * (1 - below), high=seconds * (1 + above), grade=grade, deciders=deciders)
+
+
+def measured_estimate(seconds: float, stages: Sequence[MeasuredStage | None], others: Sequence[Decider]) -> Estimate:
     """The step time over measured stages: as good as its weakest part, +-5 % where all of it was measured.
 
     Repeats of one configuration differ by 1-3 % (BigScience A100 sweeps); a stage alone and a stage among others by a little
     more. Each part that is estimated widens it to that of its grade.
     """
-    deciders = (*(Decider(f"latency of stage {k}", stage.source) for k, stage in enumerate(stages)), *others)
+    deciders = (*latencies(stages), *others)
     grade = weakest(decider.quantity.grade for decider in deciders)
     half = {Grade.MEASURED: 0.05, Grade.PUBLISHED: 0.07, Grade.VENDOR: 0.1, Grade.ESTIMATED: 0.15, Grade.ASSUMED: 0.25}
     spread = half[grade]
     return Estimate(seconds, seconds * (1 - spread), seconds * (1 + spread), Dimension.TIME, grade, deciders)
+
+
+def latencies(stages: Sequence[MeasuredStage | None]) -> tuple[Decider, ...]:
+    """The measured times of stages, or of their parts, as what decided a step."""
+    named = [(k, one) for k, one in enumerate(stages) if one is not None and one.timed]
+    return tuple(
+        Decider(f"latency of stage {k}" if one.whole else f"{one.numbers()[0]}, stage {k}", one.source) for k, one in named
+    )

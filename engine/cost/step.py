@@ -9,6 +9,7 @@ prices many plans of one model, workload and cluster and keeps what they share. 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import fsum
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from ..cluster.cluster import Cluster
 from ..frozen import dataclass
 from ..hardware import DeviceSheet
 from ..model import Transformer, Workload, moe_layers
-from ..plan import Mesh, Plan, Schedule
+from ..plan import Mesh, Plan, Schedule, Stage
 from ..quantity import Decider, Dimension, Quantity
 from .collectives import FREE, Network, Spent
 from .compute import ALIGNED, Rates, device_rates
@@ -160,8 +161,9 @@ class TimeModel:
             before, plain = stage, middle
         return result
 
-    def _cost(self, plan: Plan, index: int) -> StageCost:
-        stage = plan.stages[index]
+    def _cost(self, plan: Plan, index: int, stage: Stage | None = None) -> StageCost:
+        """The cost of stage `index`, or of another stage in its place."""
+        stage = stage or plan.stages[index]
         recompute = stage.recompute or plan.recompute
         moe = moe_layers(self.model, stage.first, stage.last) if self.model.moe is not None else 0
         sheet = slowest_device(plan, index, self.cluster)
@@ -177,6 +179,19 @@ class TimeModel:
                 stage, moe, groups, sequences, recompute, plan.zero, plan.sequence_parallel, self.rates(sheet)
             )
         return found
+
+    def layer(self, plan: Plan, index: int, layer: int) -> Durations:
+        """One layer of stage `index` alone: a stage is the sum of its layers and ends."""
+        alone = replace(plan.stages[index], first=layer, last=layer, embedding=False, head=False)
+        return self._cost(plan, index, alone).durations
+
+    def end(self, plan: Plan, index: int, name: str) -> Durations:
+        """What `embedding` or `head` adds to stage `index`."""
+        one = plan.stages[index]
+        layer = one.first if name == "embedding" else one.last
+        alone = replace(one, first=layer, last=layer, embedding=name == "embedding", head=name == "head")
+        with_end, without = self._cost(plan, index, alone).durations, self.layer(plan, index, layer)
+        return Durations(*(a - b for a, b in zip(with_end, without, strict=True)))
 
     def after(self, plan: Plan, stage: int) -> float:
         """Seconds of a stage after its last pass: synchronisation that nothing hides, and the optimizer."""

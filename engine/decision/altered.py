@@ -6,13 +6,13 @@ some inputs at other values, ready to price plans in. Knows nothing of how plans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ..cluster import Cluster, Collective, Tier
 from ..cost.frameworks import implementation_of
 from ..cost.intervals import GRADE_RANGE
-from ..cost.measured import MeasuredStage
+from ..cost.measured import MeasuredNumbers
 from ..cost.schedule import closed_form
 from ..hardware import DeviceSheet, Ranged
 from ..plan import Plan
@@ -46,7 +46,7 @@ class World:
     def seconds(self, plan: Plan) -> float:
         """Step time: by the closed form of the schedule, over measured stages as they are reported."""
         pricer = self.today or self.pricer
-        if pricer.measured(plan) is not None:
+        if pricer.timed(plan) is not None:
             return pricer.seconds(plan)
         time = pricer.pricer.time
         if self.slower is None or plan.identity != self.slower[0]:
@@ -86,7 +86,7 @@ class Basis:
     case: Case
     cluster: Cluster
     today: PlanPricer
-    measured: Callable[[Plan], Sequence[MeasuredStage] | None]
+    measured: MeasuredNumbers
     memory: float | None = None
     time: bool = False
     slower: tuple[tuple[object, ...], float] | None = None
@@ -101,6 +101,7 @@ class Basis:
         pricer = PlanPricer(self.case.model, self.case.workload, self.cluster, self.measured, kept, self.today.headroom)
         # No input changes the bytes of tensors, only what the allocator keeps beside them.
         pricer.memory_model.terms = self.today.memory_model.terms
+        pricer.stretched = self.slower
         return World(pricer, self.memory, self.slower, today=None if self.time else self.today)
 
 
@@ -230,16 +231,9 @@ def _reserve(today: float) -> Callable[[Basis, float], Basis]:
 
 def _stages(plan: Plan, today: float) -> Callable[[Basis, float], Basis]:
     def change(basis: Basis, value: float) -> Basis:
-        factor, known = value / today, basis.measured
-
-        def measured(one: Plan) -> Sequence[MeasuredStage] | None:
-            stages = known(one)
-            if stages is None or one.identity != plan.identity:
-                return stages
-            return [replace(stage, forward=stage.forward * factor, backward=stage.backward * factor) for stage in stages]
-
-        here = known(plan) is not None
-        return replace(basis, time=basis.time or here, measured=measured, slower=(plan.identity, factor))
+        factor = value / today
+        here = basis.today.timed(plan) is not None
+        return replace(basis, time=basis.time or here, slower=(plan.identity, factor))
 
     return change
 

@@ -29,6 +29,7 @@ from .decide import (
 )
 from .desk import Desk, Outcome
 from .effects import effects_of
+from .measured_numbers import numbers_by_stage
 from .operators import PlanOperators, graph_operators
 from .remedy import Clearing, clearing_of
 from .review import Amortisation, Candidate, Rejected, Review, SpaceReport
@@ -113,7 +114,9 @@ def decide(material: Material) -> Review:
         fallback_reason=outcome.fallback_reason if outcome else "nothing was searched",
         why_recommended=_why(outcome, recommended, against),
         conditions=conditions,
-        needs=needs_of(case, effects, recommended is not None and recommended.measured),
+        needs=needs_of(
+            case, effects, recommended is not None and recommended.measured and all(one.timed for one in recommended.numbers)
+        ),
         missing=gaps(case),
         assumed=case.assumed,
         evidence=evidence(case),
@@ -202,6 +205,7 @@ def _candidate(
         feasible=fit,
         binding=binding,
         measured=desk is not None and priced is not None and desk.is_measured(plan),
+        numbers=numbers_by_stage(desk.pricer.measured(plan)) if desk is not None and priced is not None else (),
         fallen=fallen,
         ratio=None if "recommended" in roles else ratio,
         **(_looked_into(desk, priced, recommended="recommended" in roles) if laid_out is None else {"operators": laid_out}),

@@ -146,6 +146,14 @@ def conditions_of(
         if fact.get("rule") is not None:
             found.setdefault(item, Condition(item, f"rule {fact['rule']} was suppressed or lowered: {item}", ""))
     if recommended is not None:
+        parts = [one for one in recommended.numbers if one.estimated]
+        if any(not one.timed for one in parts) or any(name != "optimizer" for one in parts for name in one.estimated):
+            shown = "; ".join(one.words for one in parts[:6]) + (f"; {len(parts) - 6} more kinds" if len(parts) > 6 else "")
+            found["profile"] = Condition(
+                "profile",
+                f"the profile measures a part of the recommended plan's numbers, and the others are estimated: {shown}.",
+                "Profile the stages that are named, on their mesh and microbatch, with the columns that are named.",
+            )
         weak = [decider for decider in deciders_of(recommended) if decider.quantity.grade.rank > Grade.PUBLISHED.rank]
         if weak:
             shown = "; ".join(f"{one.name} ({one.quantity.grade.value})" for one in weak[:6])

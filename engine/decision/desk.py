@@ -7,25 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
-from math import fsum
+from dataclasses import field
 
 from ..cost import Priced, StageMemory
 from ..cost.frameworks import implementation_of
-from ..cost.measured import MeasuredStage
-from ..cost.memory import peak_stage
+from ..cost.measured import MeasuredNumbers, nothing_measured
 from ..errors import InputError
 from ..facts import Fact
 from ..facts.from_claims import speed_up_facts
-from ..facts.from_plan import plan_case
-from ..facts.from_price import amortisation_fact, comparison_fact, measured_rows, result_fact, step_fact
+from ..facts.from_price import amortisation_fact, comparison_fact, result_fact, step_fact
 from ..facts.from_topology import probe_fact
 from ..facts.limits import limits_of
 from ..frozen import dataclass
 from ..plan import Plan, Role
 from ..plan.frameworks import nearest
-from ..proposal import Case, ProfileRow
-from ..quantity import Dimension, Estimate, Quantity
+from ..proposal import Case
+from ..quantity import Estimate
 from ..search.driver import PlanSearch
 from ..search.freedoms import freedom_of
 from ..search.pricing import PlanPricer
@@ -33,9 +30,9 @@ from ..search.space import UniformSpace
 from ..search.tally import Found
 from .boundaries import Boundary, plan_boundaries
 from .closures import Closures
-from .measured_memory import measured_ledger
 from .operators import PlanOperators, facts_of, plan_operators
 from .probe import axes_on_the_fabric, halved
+from .profile_stages import ProfileStages
 from .selection import Selection, Stands, fallback, select
 
 #: Frameworks that shard gradients and parameters of a pipelined model (torchtitan: FSDP composed with its pipeline).
@@ -84,26 +81,14 @@ class Desk:
             case.model,
             case.workload,
             case.cluster,
-            self._measured,
+            numbers_of(case),
             implementation_of(*case.framework_choices),
             headroom_of(case),
         )
 
-    def _measured(self, plan: Plan) -> Sequence[MeasuredStage] | None:
-        """The measured stages of a plan, where the profile is of this model and has the time of every stage."""
-        case = self.case
-        if case.profile is None or case.model is None or case.profile_quantity is None:
-            return None
-        if case.profile.layers != case.model.layers:
-            return None
-        stages = measured_rows(case.profile, plan_case(plan), case.model.layers)
-        if not stages or any(rows is None or any(row.time is None for row in rows) for rows in stages):
-            return None
-        return [_stage(rows, case.profile_quantity) for rows in stages if rows is not None]
-
     def is_measured(self, plan: Plan) -> bool:
-        """Whether the plan is priced on measured stages."""
-        return self._measured(plan) is not None
+        """Whether the plan is priced on measured stages, all of them or some."""
+        return self.pricer.timed(plan) is not None
 
     def price_stated(self, shut: Closures) -> None:
         """Price every stated plan that is complete and for which time is open.
@@ -119,12 +104,8 @@ class Desk:
                     self.stated[plan.name] = self.price(plan.plan)
 
     def price(self, plan: Plan) -> Priced:
-        """A plan with its memory as measured, where the profile has that of every stage."""
-        priced, stages = self.pricer.price(plan), self._measured(plan)
-        if stages is None:
-            return priced
-        memory = measured_ledger(stages, priced.memory)
-        return replace(priced, memory=memory, peak=peak_stage(memory))
+        """A plan with everything that is known of it."""
+        return self.pricer.price(plan)
 
     def step_facts(self) -> Iterator[Fact]:
         """One fact a priced stated plan, and what links allow of a claimed speed-up over the reference."""
@@ -159,7 +140,7 @@ class Desk:
         if slower is not None:
             if self.halved is None:
                 kept = implementation_of(*case.framework_choices)
-                self.halved = PlanPricer(case.model, case.workload, slower, self._measured, kept)
+                self.halved = PlanPricer(case.model, case.workload, slower, self.pricer.numbers, kept)
             seconds = self.halved.seconds(priced.plan)
             name = case.cluster.tiers[-1].name
             yield probe_fact(priced.plan.name, path, name, axes, priced.step.seconds, seconds)
@@ -260,32 +241,12 @@ class Desk:
         return round(sum(parts)) if parts else None
 
 
-def _stage(rows: Sequence[ProfileRow], grade: Quantity) -> MeasuredStage:
-    """One measured stage from its rows: one of the whole, or one a layer, added up."""
-
-    def added(values: list[float | int | None]) -> float | None:
-        return None if any(value is None for value in values) else float(fsum(value for value in values if value is not None))
-
-    total = fsum(row.time or 0.0 for row in rows)
-    forward = added([row.forward for row in rows])
-    if forward is None or any(row.backward is None for row in rows):
-        forward = total / 3
-    whole = {name: added([getattr(row, name) for row in rows]) for name in ("memory", "state", "activation", "optimizer")}
-    scratch = [row.workspace for row in rows if row.workspace is not None]
-    return MeasuredStage(
-        forward=forward,
-        backward=total - forward,
-        optimizer=whole["optimizer"],
-        memory=_int(whole["memory"]),
-        state=_int(whole["state"]),
-        workspace=max(scratch, default=None),
-        activation=_int(whole["activation"]),
-        source=Quantity(total, Dimension.TIME, grade.provenance),
-    )
-
-
-def _int(value: float | None) -> int | None:
-    return None if value is None else round(value)
+def numbers_of(case: Case) -> MeasuredNumbers:
+    """What the proposal's profile says of stages, where it is of a model of so many layers."""
+    profile = case.profile
+    if profile is None or case.model is None or case.profile_quantity is None or profile.layers != case.model.layers:
+        return nothing_measured
+    return ProfileStages(profile, case.profile_quantity)
 
 
 def headroom_of(case: Case) -> float:

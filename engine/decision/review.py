@@ -21,6 +21,7 @@ from ..plan import Plan
 from ..proposal import Assumed, Case, Evidence, Missing
 from ..quantity import Estimate, Provenance
 from .closures import NotExamined
+from .measured_numbers import StageNumbers
 
 if TYPE_CHECKING:
     from ..config import Change
@@ -40,7 +41,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan with its price. `step` carries the interval and grade that are reported; `measured` says whose figures they are."""
+    """A plan with its price. `step` carries the interval and grade that are reported; `measured`: some stage was timed."""
 
     id: str
     roles: tuple[str, ...]
@@ -53,6 +54,8 @@ class Candidate:
     feasible: str
     binding: str
     measured: bool = False
+    #: What of each stage was measured and what is estimated; empty where the profile has nothing of the plan.
+    numbers: tuple[StageNumbers, ...] = ()
     fallen: tuple[str, ...] = ()
     #: Its step time over that of the recommended plan, under common draws; None for that plan itself.
     ratio: Estimate | None = None

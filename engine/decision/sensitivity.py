@@ -112,7 +112,7 @@ class Pool:
         """The reported step time over the closed form, today; 1 over measured stages."""
         found = self._correction.get(plan.identity)
         if found is None:
-            measured = self.desk.pricer.measured(plan) is not None
+            measured = self.desk.pricer.timed(plan) is not None
             whole = self.desk.pricer.seconds(plan)
             found = self._correction[plan.identity] = 1.0 if measured else whole / self.desk.pricer.pricer.time.seconds(plan)
         return found
@@ -220,14 +220,12 @@ def key(found: Found | None) -> tuple[object, ...] | None:
 def basis_of(desk: Desk) -> Basis:
     """The case as it is."""
     assert desk.case.cluster is not None
-    return Basis(desk.case, desk.case.cluster, desk.pricer, desk.pricer.measured)
+    return Basis(desk.case, desk.case.cluster, desk.pricer, desk.pricer.numbers)
 
 
 def inputs(desk: Desk, best: Plan) -> list[Input]:
     """The inputs of the case that the sensitivity looks at."""
-    stages = desk.pricer.measured(best)
-    rows = [one.durations for one in (desk.pricer.pricer.time.costs(best) if stages is None else stages)]
-    return list(inputs_of(desk.case, best, max(one.total for one in rows)))
+    return list(inputs_of(desk.case, best, max(one.total for one in desk.pricer.durations(best))))
 
 
 def pool_of(desk: Desk, outcome: Outcome, stands: Stands, known: Sequence[Input], contenders: Iterable[Plan] = ()) -> Pool:

@@ -28,6 +28,8 @@ from .ledgers import (
 from .record_head import Limits, judged
 from .tables import Table, capped
 
+#: Kinds of stage whose measured numbers the record tells; the JSON has all.
+_NUMBERS = 4
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
@@ -50,8 +52,13 @@ def _recommended(review: Review, best: Candidate, limits: Limits) -> dict[str, A
     lines = [("Plan", f"{best.id}: {describe(best.plan)}")]
     step, priced = best.step, best.priced
     if step is not None:
-        measured = ", on measured stages" if best.measured else ""
+        whole = all(one.timed for one in best.numbers)
+        measured = "" if not best.measured else ", on measured stages" if whole else ", on stages that are measured in part"
         lines.append(("Step time", f"{interval(step)}, {step.grade.value}{measured}"))
+        if best.numbers:
+            told = [one.words for one in best.numbers[:_NUMBERS]]
+            told += [f"{len(best.numbers) - _NUMBERS} more kinds of stage in the JSON"] if len(best.numbers) > _NUMBERS else []
+            lines.append(("Profile", ". ".join(f"{one[:1].upper()}{one[1:]}" for one in told)))
     if step is not None and priced is not None:
         mfu = priced.model_flops / priced.peak_flops_per_s
         lines.append(("MFU", _inverse(mfu, step, Dimension.FRACTION)))

@@ -148,6 +148,10 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
         "binding_constraint": candidate.binding,
         "fallen_by": list(candidate.fallen),
         "measured": candidate.measured,
+        "measured_numbers": [
+            {"stages": list(one.stages), "measured": list(one.measured), "estimated": list(one.estimated)}
+            for one in candidate.numbers
+        ],
         "ratio_to_recommended": estimate_of(candidate.ratio) if candidate.ratio is not None else None,
         "deciders": deciders_of(candidate.step.deciders) if candidate.step is not None else [],
     }

@@ -23,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cost.in_flight import in_flight
+from ..cost.measured import MeasuredStage
 from ..cost.memory import Fit
 from ..frozen import dataclass
 from ..model import Transformer, moe_layers
 from ..plan import Mesh, Plan, Recompute, Role, Schedule, Stage
+from .measured_work import exchange, measured
 from .pricing import PlanPricer
 from .stages import solve_stages
 
@@ -113,6 +115,7 @@ class StageSearch:
     expanded: int = 0
     ways: list[float] = field(init=False)
     _parts: dict[int, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
+    _places: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         setting = self.setting
@@ -188,9 +191,18 @@ class StageSearch:
             number, routed = np.where(inside, self.counts.dense, 0.0), self.counts.moe
             rows = [number * dense[stage, n] + routed * moe[stage, n] + ends[stage, n] for n in (0, 1)]
             forward = np.where(inside, rows[0], inf) if split else rows[0][:0]
-            self._work[key] = forward, np.where(inside, rows[1], inf)
+            total = np.where(inside, rows[1], inf)
+            if self.pricer.has_profile:
+                alone = [(moe if moe_layers(self.model, i, i) else dense)[stage] for i in range(self.model.layers)]
+                exchange(forward, total, self._measured(stage, option), alone, ends[stage])
+            self._work[key] = forward, total
         forward, total = self._work[key]
         return (forward + self.ways[stage] if split else total + 2 * self.ways[stage]), total
+
+    def _measured(self, stage: int, option: int) -> Iterator[tuple[int, int, MeasuredStage]]:
+        mesh, setting = self.options[option][0], self.setting
+        microbatch = setting.sequences // mesh.data
+        return measured(self.pricer.numbers, self.model.layers, stage, setting.stages, mesh, microbatch)
 
     def forget(self) -> None:
         """Drop the tables, which are large; what is asked for again is computed again."""
@@ -199,17 +211,17 @@ class StageSearch:
 
     # What a stage may hold.
 
-    def fit(self, stage: int, option: int, first: int, last: int) -> int:
-        """0: never fits, 1: may, 2: surely, at that place in the pipeline."""
+    def fit(self, stage: int, option: int, first: int, last: int, *, measured: bool = False) -> int:
+        """0: never fits, 1: may, 2: surely, at that place in the pipeline. `measured`: with what was measured there."""
         one, p = self.setting, self.setting.stages
         flight = in_flight(one.schedule, stage, p, one.accumulation, 1)
         moe = moe_layers(self.model, first, last)
         mixed = stage if len(self.pricer.cluster.nodes) > 1 else 0
-        key = flight, option, last - first + 1 - moe, moe, stage == 0, stage == p - 1, mixed
+        key = flight, option, last - first + 1 - moe, moe, stage == 0, stage == p - 1, mixed, first if measured else -1
         known = self._fits.get(key)
         if known is None:
             probe = self._probe(option, min(first, self.model.layers - 1), {stage: (first, last)})
-            known = self._fits[key] = _RANK[self.pricer.stage_fit(probe, stage)]
+            known = self._fits[key] = _RANK[self.pricer.stage_fit(probe, stage, measured=measured)]
         return known
 
     def _longest(self, stage: int, option: int, level: int) -> NDArray[np.int64]:
@@ -249,10 +261,23 @@ class StageSearch:
         if key not in self._longest_of:
             self._longest_of[key] = self._longest(stage, option, level)
         inside: NDArray[np.bool_] = np.arange(self.model.layers)[None, :] <= self._longest_of[key][:, None]
+        if self.pricer.has_profile:
+            # Bytes that were measured need not grow with the layers.
+            for first, last in self._remembered(stage, option):
+                inside[first, last] = self.fit(stage, option, first, last, measured=True) >= level
         return inside
+
+    def _remembered(self, stage: int, option: int) -> list[tuple[int, int]]:
+        """The places of a stage at which some of its memory was measured."""
+        key = stage, option
+        if key not in self._places:
+            self._places[key] = [(first, last) for first, last, one in self._measured(stage, option) if one.remembers]
+        return self._places[key]
 
     def may_hold(self, length: int) -> bool:
         """Whether some stage of the pipeline may fit with so many layers: one of its last two, which hold the least."""
+        if self.pricer.has_profile:
+            return True
         p, layers = self.setting.stages, self.model.layers
         places = [(p - 1, layers - length), *([(p - 2, min(p - 2, layers - length))] if p > 1 else [])]
         options = range(len(self.options))

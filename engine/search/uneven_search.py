@@ -13,10 +13,13 @@ from dataclasses import field
 from math import fsum, inf
 from time import monotonic
 
+import numpy as np
+
 from ..cost.memory import Fit
 from ..frozen import dataclass
 from ..model import moe_layers
 from ..plan import Plan, Recompute, Schedule, even_stages
+from .measured_work import least_cover
 from .pricing import PlanPricer
 from .stage_search import Bounded, LayerCounts, Setting, StageSearch, layer_counts
 from .tally import Found, Miss, Tally
@@ -118,9 +121,9 @@ class UnevenSearch:
             model = self.space.uniform.model
             search = self._stages(setting)
             moe = moe_layers(model, 0, model.layers - 1)
-            best, share = inf, 1.0
+            best, share = self._least_measured(search, split) if self.pricer.has_profile else (inf, 1.0)
             for option, (mesh, kind) in enumerate(search.options):
-                if kind is not setting.recomputes[0]:
+                if kind is not setting.recomputes[0] or self.pricer.has_profile:
                     continue
                 dense, routed, ends = search.layer_costs(option)
                 rows = [part for part, there in ((dense, model.layers - moe), (routed, moe)) if there]
@@ -134,6 +137,20 @@ class UnevenSearch:
             known = self._bounds[key] = best
             self._bounds[key, "share"] = share
         return known, self._bounds[key, "share"]
+
+    def _least_measured(self, search: StageSearch, split: bool) -> tuple[float, float]:
+        """The same where stages were measured, which sums of layers say nothing of: the least cover of all layers by stages."""
+        setting, share, tables = search.setting, 1.0, []
+        for option, (mesh, _) in enumerate(search.options):
+            scale = mesh.devices if len(setting.meshes) > 1 else 1
+            kinds = range(setting.stages) if len(self.pricer.cluster.nodes) > 1 else {0, 1, setting.stages - 1}
+            for stage in kinds:
+                lead, total = search.work(stage, option)
+                tables.append(scale * total)
+                if split:
+                    there = np.isfinite(total) & (total > 0)
+                    share = min(share, float(((lead - search.ways[stage])[there] / total[there]).min()))
+        return least_cover(tables), share
 
     def bounded(self, setting: Setting) -> bool:
         """Whether a setting that runs alike has its table."""
