@@ -16,6 +16,7 @@ from ..errors import InputError
 from ..facts import Fact
 from ..facts.from_claims import speed_up_facts
 from ..facts.from_price import amortisation_fact, comparison_fact, result_fact, step_fact
+from ..facts.from_profile import usable_profile
 from ..facts.from_topology import probe_fact
 from ..facts.limits import limits_of
 from ..frozen import dataclass
@@ -242,9 +243,9 @@ class Desk:
 
 
 def numbers_of(case: Case) -> MeasuredNumbers:
-    """What the proposal's profile says of stages, where it is of a model of so many layers."""
-    profile = case.profile
-    if profile is None or case.model is None or case.profile_quantity is None or profile.layers != case.model.layers:
+    """What the proposal's profile says of stages, where it is of this model."""
+    profile = usable_profile(case)
+    if profile is None or case.profile_quantity is None:
         return nothing_measured
     return ProfileStages(profile, case.profile_quantity)
 

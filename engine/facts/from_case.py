@@ -11,6 +11,7 @@ from ..proposal import Case, Evidence, MeasuredProfile, Missing
 from ..proposal.schema import Policy
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .fact import Fact, in_field_unit
+from .from_profile import hygiene_facts, usable_profile
 from .from_shapes import in_words, shapes_facts
 from .kinds import fact
 from .words import PRECISION_ROLES
@@ -41,7 +42,7 @@ def evidence(case: Case) -> tuple[Evidence, ...]:
 
 
 def _measurables(case: Case) -> Iterator[tuple[Missing | None, Evidence | None]]:
-    profile = case.profile
+    profile = usable_profile(case) if case.model is not None else case.profile
     held = {
         "stage_latency": profile is not None and any(row.time is not None for row in profile.rows),
         "workspace": profile is not None and any(row.workspace is not None for row in profile.rows),
@@ -362,8 +363,6 @@ def _profile(case: Case) -> Iterator[Fact]:
             other_line=second.line,
             what=f"layers {first.first}-{first.last} on {first.mesh}, microbatch {first.microbatch}",
         )
-    from .from_profile import hygiene_facts
-
     yield from hygiene_facts(case, profile)
     yield from _profile_rate(case, profile)
     yield from _profile_totals(profile)

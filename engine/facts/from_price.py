@@ -10,6 +10,7 @@ from ..plan import Plan
 from ..proposal import Case, MeasuredProfile, PlanCase, ProfileRow
 from ..quantity import Estimate
 from .fact import Fact, in_field_unit
+from .from_profile import usable_profile
 from .kinds import fact
 
 if TYPE_CHECKING:
@@ -90,13 +91,14 @@ def measured_rows(profile: MeasuredProfile, plan: PlanCase, layers: int) -> list
 
 def measured_memory_facts(case: Case, plan: PlanCase, ledger: Sequence[StageMemory] = ()) -> Iterator[Fact]:
     """Memory of each stage summed from the proposal's own profile, where all of its layers were measured."""
-    if case.profile is None or case.model is None or case.profile.layers != case.model.layers:
+    profile = usable_profile(case)
+    if profile is None or case.model is None:
         return
     capacity = min((node.memory.value for node in case.described.nodes if node.memory), default=None)
     if capacity is None:
         return
-    stages = measured_rows(case.profile, plan, case.model.layers)
-    ends = case.profile.separate_ends
+    stages = measured_rows(profile, plan, case.model.layers)
+    ends = profile.separate_ends
     for k, rows in enumerate(stages):
         if rows is None or any(row.memory is None for row in rows):
             continue

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..model import is_moe, layer_parameters
+from ..model import Transformer, is_moe, layer_parameters
 from ..proposal import Case, MeasuredProfile
 from .fact import Fact
 from .kinds import fact
 
 PATH = "/profile/file"
+#: A layer of so many times as many parameters is one of another model: biases, norms and padding are below a tenth of it.
+OTHER_SHAPES = 1.1
 
 
 def hygiene_facts(case: Case, profile: MeasuredProfile) -> Iterator[Fact]:
@@ -50,21 +52,39 @@ def _layouts(profile: MeasuredProfile) -> Iterator[Fact]:
             )  # fmt: skip
 
 
+def usable_profile(case: Case) -> MeasuredProfile | None:
+    """The profile where it is of this model: of as many layers, and a layer of it of as many parameters."""
+    profile, model = case.profile, case.model
+    if profile is None or model is None or profile.layers != model.layers:
+        return None
+    found = _layer(model, profile)
+    if found is not None and max(found[1:]) > OTHER_SHAPES * min(found[1:]):
+        return None
+    return profile
+
+
 def _shapes(case: Case, profile: MeasuredProfile) -> Iterator[Fact]:
     """Parameters of the first layer that the profile gives by itself, against the model's."""
     model = case.model
     if model is None or profile.layers != model.layers:
         return
+    found = _layer(model, profile)
+    if found is not None:
+        layer, stated, known = found
+        ratio = max(stated, known) / min(stated, known)
+        yield fact(
+            "profile_shapes", PATH, layer=layer, stated=stated, counted=known,
+            ratio_ppm=round(1e6 * min(ratio, 1e9)),
+        )  # fmt: skip
+
+
+def _layer(model: Transformer, profile: MeasuredProfile) -> tuple[int, int, int] | None:
+    """(layer, its parameters by the profile, by the model's shapes) of the first inner layer that the profile gives by itself."""
     offset = 1 if profile.separate_ends else 0
     for row in profile.rows:
         layer = row.first - offset
         inner = 0 < layer < model.layers - 1  # what the ends hold beside their layer is not told apart
         if row.layers == 1 and row.parameters and inner and not is_moe(model, layer):
             stated = row.parameters * row.mesh.tensor
-            known = layer_parameters(model, False).total
-            ratio = max(stated, known) / min(stated, known)
-            yield fact(
-                "profile_shapes", PATH, layer=layer, stated=stated, counted=known,
-                ratio_ppm=round(1e6 * min(ratio, 1e9)),
-            )  # fmt: skip
-            return
+            return layer, stated, layer_parameters(model, False).total
+    return None

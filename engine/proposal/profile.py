@@ -181,12 +181,19 @@ def read_profile(raw: bytes, name: str, *, separate_ends: bool = False) -> Measu
         row = _row(columns, cells, name, number, _starts(line))
         key = (row.first, row.last, row.mesh, row.microbatch)
         earlier = index.setdefault(key, row)
-        if earlier is not row and (earlier.time, earlier.memory) != (row.time, row.memory):
+        if earlier is not row and _differ(earlier, row):
             clashes.append((earlier, row))
         rows.append(row)
     if not rows:
         raise _wrong(name, header_line, "has a header and no rows")
     return MeasuredProfile(name, tuple(rows), index, tuple(clashes), separate_ends)
+
+
+def _differ(one: ProfileRow, other: ProfileRow) -> bool:
+    """Whether two rows give two values of one number."""
+    named = ("time", "forward", "backward", *MEMORIES, "optimizer")
+    pairs = [(getattr(one, name), getattr(other, name)) for name in named]
+    return any(a is not None and b is not None and a != b for a, b in pairs)
 
 
 def _cells(line: str, name: str, number: int) -> list[str]:

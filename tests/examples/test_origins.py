@@ -31,7 +31,7 @@ NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?:\s(TiB|GiB|
 CHOSEN = re.compile(
     r"/(schema|findings/|candidates/\d+/(plan|roles|id|memory/\d+/(stage|first_rank|in_flight))|evidence/\d+/(value|file_line|line)|"
     r"claims/|not_examined/|.*/(line|column|file_line|stage|rank)$|produced_with|search_space|counter_signals|invariants|"
-    r"candidates/\d+/(deciders|simplicity)|missing_evidence/\d+/(line|column|text)|suppressed|overrides|digests)"
+    r"candidates/\d+/(deciders|simplicity|measured_numbers)|missing_evidence/\d+/(line|column|text)|suppressed|overrides|digests)"
 )
 
 
