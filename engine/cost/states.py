@@ -8,6 +8,8 @@ follow from the precision by role, never from a fixed 16 or 18. Nothing here kno
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ..frozen import dataclass
 from ..model import DTYPE_BYTES, Transformer, Workload
 from ..model.layers import (
@@ -150,9 +152,13 @@ def rank_parameters(model: Transformer, stage: Stage, vocabulary: int) -> RankPa
     return RankParameters(dense + ends, experts, largest, ends)
 
 
+#: Asked for each stage of each plan of a search.
+_parameters = lru_cache(maxsize=64)(layer_parameters)
+
+
 def _layer(model: Transformer, moe: bool, mesh: Mesh) -> tuple[int, int]:
     """(dense, expert) parameters of one layer on a rank."""
-    layer, tensor, inner = layer_parameters(model, moe), mesh.tensor, expert_tensor(mesh)
+    layer, tensor, inner = _parameters(model, moe), mesh.tensor, expert_tensor(mesh)
     dense = layer.replicated + -(-(layer.dense - layer.replicated) // tensor)
     if model.latent is None and tensor > model.kv_heads:
         shared = sum(row.parameters for row in attention_linears(model) if row.name in ("key", "value"))

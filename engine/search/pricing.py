@@ -45,6 +45,8 @@ class PlanPricer:
         self.numbers = numbers
         #: The share of each device's memory that a policy keeps free.
         self.headroom = headroom
+        #: Whether stages fit, by all that decides it, as searches of several settings find out: 0 no, 1 perhaps, 2 surely.
+        self.known_fits: dict[tuple[object, ...], int] = {}
         #: A plan by its identity, and what its stages are to be stretched by.
         self.stretched: tuple[tuple[object, ...], float] | None = None
 

@@ -216,12 +216,26 @@ class StageSearch:
         one, p = self.setting, self.setting.stages
         flight = in_flight(one.schedule, stage, p, one.accumulation, 1)
         moe = moe_layers(self.model, first, last)
-        mixed = stage if len(self.pricer.cluster.nodes) > 1 else 0
+        mixed = stage + 1 if len(self.pricer.cluster.nodes) > 1 else 0
         key = flight, option, last - first + 1 - moe, moe, stage == 0, stage == p - 1, mixed, first if measured else -1
         known = self._fits.get(key)
         if known is None:
-            probe = self._probe(option, min(first, self.model.layers - 1), {stage: (first, last)})
-            known = self._fits[key] = _RANK[self.pricer.stage_fit(probe, stage, measured=measured)]
+            # Searches of other settings ask for the same stages; of mixed devices a place says which one it is.
+            mesh, kind = self.options[option]
+            at = key[0], key[2:5], first == 0 or stage > 0
+            shared = None
+            if not mixed and not measured:
+                shared = (
+                    *at, stage == p - 1, mesh, kind, one.sequences // mesh.data, one.zero, one.zero == 3 and one.accumulation > 1,
+                    one.sequence_parallel, one.schedule is Schedule.ZB_H1,
+                )  # fmt: skip
+                known = self.pricer.known_fits.get(shared)
+            if known is None:
+                probe = self._probe(option, min(first, self.model.layers - 1), {stage: (first, last)})
+                known = _RANK[self.pricer.stage_fit(probe, stage, measured=measured)]
+                if shared is not None:
+                    self.pricer.known_fits[shared] = known
+            self._fits[key] = known
         return known
 
     def _longest(self, stage: int, option: int, level: int) -> NDArray[np.int64]:

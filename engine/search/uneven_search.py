@@ -56,6 +56,7 @@ class UnevenSearch:
     _open: dict[Setting, Iterator[Bounded]] = field(default_factory=dict)
     _seeds: dict[Setting, list[Plan]] = field(default_factory=dict)
     _seconds: dict[object, float] = field(default_factory=dict)
+    _timed: list[tuple[float, Plan]] = field(default_factory=list)
     _fits: dict[object, Fit] = field(default_factory=dict)
     _counted: set[object] = field(default_factory=set)
     _counts: LayerCounts | None = None
@@ -265,16 +266,19 @@ class UnevenSearch:
             known = self._fits[plan.identity] = self.pricer.fit(plan, self.pricer.ledger(plan))
         return known
 
-    def priced(self, plan: Plan) -> float | None:
-        """The simulated step, None where the limit of work is reached."""
+    @property
+    def spent(self) -> bool:
+        """Whether the limit of work is reached."""
+        return self.work_limit is not None and self.tally.priced >= self.work_limit
+
+    def priced(self, plan: Plan) -> float:
+        """The simulated step."""
         known = self._seconds.get(plan.identity)
         if known is None:
-            if self.work_limit is not None and self.tally.priced >= self.work_limit:
-                self.tally.cut_off = True
-                return None
             self.tally.priced += 1
             self._tasks += plan.pipeline * plan.accumulation * 2
             known = self._seconds[plan.identity] = self.pricer.seconds(plan)
+            self._timed.append((known, plan))
         return known
 
 
@@ -295,6 +299,13 @@ class Stream:
                 search.floor = 0.0
                 break
             self._push(search.work_bound(one), _SETTING, one)
+        if search.spent:
+            # The limit of work is reached: what was timed before is all that there is.
+            search.floor = min(search.floor, self._heap[0][0] if self._heap else inf)
+            self._heap = []
+            for seconds, plan in search._timed:
+                self._push(seconds, _TIMED, plan)
+            search.tally.cut_off = True
 
     def _push(self, bound: float, state: int, what: object) -> None:
         self._number += 1
@@ -318,6 +329,13 @@ class Stream:
             if search.late():
                 search.floor = min(search.floor, self._heap[0][0])
                 return None
+            if search.spent and self._heap[0][1] != -_TIMED:
+                # What is bounded from here on could only lead to plans that must not be priced.
+                search.floor = min(search.floor, self._heap[0][0])
+                self._heap = [entry for entry in self._heap if entry[1] == -_TIMED]
+                heapq.heapify(self._heap)
+                search.tally.cut_off = True
+                continue
             bound, negative, _, what = heapq.heappop(self._heap)
             state = -negative
             if state == _TIMED:
@@ -333,11 +351,7 @@ class Stream:
             elif state == _PLAN:
                 assert isinstance(what, Plan)
                 if self.wanted(what) and search.fit(what) != "no":
-                    seconds = search.priced(what)
-                    if seconds is None:
-                        search.floor = min(search.floor, bound)
-                        return None
-                    self._push(seconds, _TIMED, what)
+                    self._push(search.priced(what), _TIMED, what)
             elif isinstance(what, Setting):
                 self._setting(what, state, bound)
             else:

@@ -15,6 +15,7 @@ AS_OF = date(2026, 12, 1)
 #: Those whose search takes more than ten seconds of a processor.
 LONG = (
     "gpt3-175b-a100/proposal-1024.yaml", "alpa-gpt-39b/proposal.yaml", "alpa-moe-27b/proposal.yaml",
+    "alpa-moe-70b/proposal.yaml",
     "equal-stages/proposal.yaml", "mixed-devices/proposal.yaml",
 )  # fmt: skip
 

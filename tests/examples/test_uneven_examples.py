@@ -53,3 +53,16 @@ def test_alpas_mixture_is_a_tie_and_the_baseline_is_three_times_slower() -> None
     assert 2.5 < baseline.step.value / published.step.value < 4
     assert baseline.feasible == "no"
     assert best.feasible == "yes"
+
+
+def test_alpas_larger_mixture_pays_for_the_transfers_that_its_objective_leaves_out() -> None:
+    done, best = reviewed("alpa-moe-70b")
+    published = next(one for one in done.candidates if one.plan.name == "published")
+    assert [(one.layers, one.mesh.devices) for one in published.plan.stages] == [(4, 8)] * 8
+    assert published.ratio is not None
+    assert published.ratio.low < 1 < published.ratio.value < 1.2
+    between = [
+        sum(part.seconds for part in one.critical.parts if part.where == "ethernet" and "message" in part.kind)
+        for one in (published, best) if one.critical is not None
+    ]  # fmt: skip
+    assert between[0] > 5 * between[1]

@@ -46,3 +46,23 @@ def test_candidates_come_in_the_order_of_their_step_time_and_none_that_fits_is_l
         assert found == sorted(found)
         if search.floor == float("inf"):
             assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_limit_of_work_holds_for_uneven_plans_too_and_nothing_is_looked_at_beyond_it() -> None:
+    cut = 0
+    for seed in range(40):
+        space, pricer = problem(seed)
+        free = PlanSearch(space, pricer)
+        unlimited = [one.seconds for one in free.candidates()]
+        for limit in (1, 3):
+            search = PlanSearch(space, pricer, work_limit=limit)
+            found = [one.seconds for one in search.candidates()]
+            assert search.tally.priced <= limit, seed
+            assert search.tally.cut_off or found == unlimited, seed
+            bounded, stopped = search.tally.bounded, search.tally.cut_off
+            again = [one.seconds for one in search.candidates()]
+            assert again[: len(found)] == found[: len(again)], seed
+            assert search.tally.priced <= limit, seed
+            assert search.tally.bounded == bounded or not stopped, seed
+            cut += search.tally.cut_off
+    assert cut > 10
