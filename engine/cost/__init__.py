@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from .memory import MemoryModel, StageMemory, memory_ledger
     from .pricing import Priced, Pricer, price
     from .simulation import CriticalPath, Durations, Simulation, simulate
-    from .step import StageTime, StepTime, TimeLedger, TimeModel, step_time
+    from .step import StepTime, TimeModel, step_time
+    from .time_ledger import StageTime, TimeLedger
 
 _WHERE = {
     "factors": ("NOMINAL", "Factors"),
@@ -22,7 +23,8 @@ _WHERE = {
     "memory": ("MemoryModel", "StageMemory", "memory_ledger"),
     "pricing": ("Priced", "Pricer", "price"),
     "simulation": ("CriticalPath", "Durations", "Simulation", "simulate"),
-    "step": ("StageTime", "StepTime", "TimeLedger", "TimeModel", "step_time"),
+    "step": ("StepTime", "TimeModel", "step_time"),
+    "time_ledger": ("StageTime", "TimeLedger"),
 }
 
 __all__ = [

@@ -101,7 +101,8 @@ def lower_bound(
     free.
 
     Stage j cannot start before the first microbatch came through the stages before it, runs all microbatches, and after
-    its last backward pass the stages before it still have theirs to do (zb_h1 may end on a weight gradient instead).
+    its last backward pass the stages before it still have theirs to do (zb_h1 may end on a weight gradient instead). In 1f1b
+    messages hold up the steady state too, see `_round_trips`.
     """
     chunks = interleave if schedule is Schedule.INTERLEAVED else 1
     split = schedule is Schedule.ZB_H1
@@ -113,5 +114,30 @@ def lower_bound(
         if (bound := before + microbatches * work) > best:
             best = bound
         before += forward + way if split else work / chunks + 2 * way
+    if schedule is Schedule.ONE_F_ONE_B and len(stages) > 1:
+        best = max(best, _round_trips(stages, microbatches, ways))
     # One microbatch alone passes through everything; where chunks overlap, the bounds above do not contain that.
     return best if chunks == 1 else max(best, whole)
+
+
+def trips(microbatches: int, stages: int) -> int:
+    """How often in a row one microbatch at least goes through the last `stages` stages of 1f1b and back."""
+    return (microbatches - 1) // stages + 1 if microbatches else 0
+
+
+def _round_trips(stages: Sequence[Durations], microbatches: int, ways: Sequence[float]) -> float:
+    """The best of one bound a stage, in 1f1b: the first of n last stages holds n microbatches, so the i-th comes in when the
+    (i - n)-th has gone through all n and back, messages both ways included; the stages before it have their first forward and
+    last backward passes besides.
+    """
+    before = [0.0]
+    for one, way in zip(stages, ways, strict=True):
+        before.append(before[-1] + one.total + 2 * way)
+    best, behind = 0.0, 0.0
+    for s in range(len(stages) - 1, -1, -1):
+        one, n = stages[s], len(stages) - s
+        behind += one.total + 2 * ways[s]
+        number = trips(microbatches, n)
+        rest = (microbatches - 1 - (number - 1) * n) * (one.backward + one.weight)
+        best = max(best, before[s] + number * behind + rest)
+    return best

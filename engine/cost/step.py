@@ -31,6 +31,7 @@ from .schedule import closed_form, lower_bound
 from .sending import Transfer
 from .simulation import Durations, Pipeline, simulate
 from .stage import STAGE_TERMS, Layout, StageCost, StagePricer, layout
+from .time_ledger import StageTime, TimeLedger
 from .transfers import End, Hop, hops, transfer_seconds
 
 #: Names of `StepTime.terms`, in order; their seconds add up to the step.
@@ -38,49 +39,6 @@ TERMS = (*STAGE_TERMS, "pipeline_transfer", "bubble", "gradient_sync", "optimize
 
 #: Tasks that are simulated one by one (some 0.2 s); a longer step is continued at its own steady period.
 TASK_LIMIT = 100_000
-
-
-class StageTime(NamedTuple):
-    """One stage: seconds of one microbatch. `communication` is by tier, hidden or not; `backward_s` includes
-    recomputation.
-    """
-
-    forward_s: float
-    backward_s: float
-    compute_s: float
-    communication: tuple[tuple[str, float], ...]
-
-    @property
-    def total_s(self) -> float:
-        """Forward and backward."""
-        return self.forward_s + self.backward_s
-
-
-@dataclass(frozen=True, slots=True)
-class TimeLedger:
-    """A step in the order in which it is spent:
-
-    seconds = first_microbatch_s + (microbatches - 1) x bottleneck_s + exposed_s + optimizer_s
-
-    `bottleneck_s` is the time between two microbatches in the steady state, `first_microbatch_s` the first one with the
-    drain of the pipeline. `exposed_s` is communication after the pipeline. Thereof, inside the first two:
-    `transfer_intra_s` and `transfer_inter_s`, one microbatch's messages both ways inside and between nodes, and
-    `bubble_s`, the seconds that the bottleneck stage idles in the pipeline.
-    """
-
-    first_microbatch_s: float
-    bottleneck_s: float
-    microbatches: int
-    transfer_intra_s: float
-    transfer_inter_s: float
-    exposed_s: float
-    bubble_s: float
-    optimizer_s: float
-
-    @property
-    def seconds(self) -> float:
-        """The whole step."""
-        return self.first_microbatch_s + (self.microbatches - 1) * self.bottleneck_s + self.exposed_s + self.optimizer_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,16 +189,25 @@ class TimeModel:
         sides = [self._end(plan, k, ends[k] - starts[k]) for k in range(len(plan.stages))]
         between = [self.network.tier_between(starts[k], ends[k + 1] - 1) for k in range(len(sides) - 1)]
         back = self.network.tier_between(starts[0], ends[-1] - 1)
-        return hops(self.network, self.cluster, (*between, back), sides, way, sequence_parallel=plan.sequence_parallel)
+        return hops(self.network, self.cluster, (*between, back), sides, way, plan.sequence_parallel)
+
+    def least_hop(self, plan: Plan, one: Mesh, two: Mesh, sequences: int) -> float:
+        """Seconds of a message between stages of these meshes at least, wherever they lie next to each other."""
+        ends = tuple(self._side(plan, mesh, sequences // mesh.data, mesh.devices) for mesh in (one, two))
+        tiers = [tier for tier in self.cluster.tiers if tier.span >= one.devices + two.devices] or self.cluster.tiers[-1:]
+        split = plan.sequence_parallel
+        return min(hops(self.network, self.cluster, (tier, tier), ends, self.transfer, split)[1] for tier in tiers)
 
     def _end(self, plan: Plan, k: int, block: int) -> End:
         """A stage's side of its boundaries. `block`: devices of its first unbroken run, which is all of it where the pipeline is
         outermost.
         """
         stage = plan.stages[k]
-        size = self.pricer.message(stage.mesh, local_microbatch(plan, stage), plan.sequence_parallel)
-        distance = self.layout(plan, stage.mesh).tensor[1]
-        return End(stage.mesh, size, distance, min(block, self.cluster.devices_per_node))
+        return self._side(plan, stage.mesh, local_microbatch(plan, stage), block)
+
+    def _side(self, plan: Plan, mesh: Mesh, microbatch: int, block: int) -> End:
+        size = self.pricer.message(mesh, microbatch, plan.sequence_parallel)
+        return End(mesh, size, self.layout(plan, mesh).tensor[1], min(block, self.cluster.devices_per_node))
 
     def parts(self, plan: Plan) -> Parts:
         """What the plan's step is put together from, stages and messages beside each other."""

@@ -54,7 +54,7 @@ class Hop(NamedTuple):
 
 
 def hops(
-    network: Network, cluster: Cluster, tiers: Sequence[Tier], ends: Sequence[End], way: Transfer, *, sequence_parallel: bool
+    network: Network, cluster: Cluster, tiers: Sequence[Tier], ends: Sequence[End], way: Transfer, sequence_parallel: bool
 ) -> tuple[tuple[Hop, ...], float]:
     """(the messages between neighbours, seconds from the last to the first). `tiers`: of each boundary, then of that way."""
     known: dict[tuple[str, End, End], Hop] = {}

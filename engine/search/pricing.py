@@ -18,10 +18,11 @@ from ..cost.memory import Fit, excess_bytes, feasible, fits, peak_stage, stage_d
 from ..cost.memory_terms import BARE, Implementation, local_microbatch
 from ..cost.schedule import closed_form, lower_bound
 from ..cost.simulation import Durations, Pipeline
-from ..cost.step import StageTime, makespan
+from ..cost.step import makespan
+from ..cost.time_ledger import StageTime
 from ..cost.transfers import transfer_seconds
 from ..model import Transformer, Workload
-from ..plan import Plan
+from ..plan import Mesh, Plan
 from ..quantity import Decider, Estimate
 
 Stages = Sequence["MeasuredStage | None"]
@@ -47,6 +48,7 @@ class PlanPricer:
         self.headroom = headroom
         #: Whether stages fit, by all that decides it, as searches of several settings find out: 0 no, 1 perhaps, 2 surely.
         self.known_fits: dict[tuple[object, ...], int] = {}
+        self._least_hops: dict[tuple[object, ...], float] = {}
         #: A plan by its identity, and what its stages are to be stretched by.
         self.stretched: tuple[tuple[object, ...], float] | None = None
 
@@ -97,7 +99,18 @@ class PlanPricer:
         """Seconds that the plan's step cannot be below."""
         if self.timed(plan) is None:
             return self.pricer.time.lower_bound(plan)
-        return lower_bound(plan.schedule, self.durations(plan), plan.accumulation, plan.interleave) * (1 - 1e-12)
+        transfers = [hop.seconds for hop in self.pricer.time.hops(plan)[0]]
+        return lower_bound(plan.schedule, self.durations(plan), plan.accumulation, plan.interleave, transfers) * (1 - 1e-12)
+
+    def least_hop(self, mesh: Mesh, other: Mesh, plan: Plan) -> float:
+        """Seconds that a message between stages of two meshes takes at least, wherever they lie; of `plan` the microbatch and how
+        its activations lie.
+        """
+        sequences = plan.microbatch * plan.mesh.data
+        key = mesh, other, sequences, plan.sequence_parallel, plan.order
+        if key not in self._least_hops:
+            self._least_hops[key] = self.pricer.time.least_hop(plan, mesh, other, sequences)
+        return self._least_hops[key]
 
     def stage_bound(self, plan: Plan) -> float:
         """Microbatches x the longest stage: below the step of every plan whose stages are no quicker than these."""

@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 from ..cost.in_flight import in_flight
 from ..cost.measured import MeasuredStage
 from ..cost.memory import Fit
+from ..cost.schedule import trips
 from ..frozen import dataclass
 from ..model import Transformer, moe_layers
 from ..plan import Mesh, Plan, Recompute, Role, Schedule, Stage
 from .measured_work import exchange, measured
 from .pricing import PlanPricer
+from .setting import Bounded, Chain, Floats, LayerCounts, Setting
 from .stages import solve_stages
 
-Floats = NDArray[np.float64]
-Chain = tuple[tuple[int, int, int], ...]
 _RANK: dict[Fit, int] = {"no": 0, "at_risk": 1, "yes": 2}
 #: Stages that are asked for what follows their last pass, at most, for one bound.
 AFTER = 300
@@ -41,49 +41,6 @@ AFTER = 300
 EXPANSIONS = 2_000
 #: Bounds within this factor are equal: what is left is rounding.
 ROUNDING = 1 + 1e-12
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What all chains of a search share. `sequences`: of one microbatch over all replicas; a mesh takes its data's part each."""
-
-    stages: int
-    sequences: int
-    accumulation: int
-    schedule: Schedule
-    zero: int
-    sequence_parallel: bool
-    order: tuple[str, ...]
-    meshes: tuple[Mesh, ...]
-    recomputes: tuple[Recompute, ...]
-
-    @property
-    def tasks(self) -> int:
-        """Tasks of one simulated step."""
-        return self.stages * self.accumulation * (3 if self.schedule is Schedule.ZB_H1 else 2)
-
-
-class LayerCounts(NamedTuple):
-    """[first, last] dense and MoE layers of every run of layers; inf and 0 where last < first."""
-
-    dense: Floats
-    moe: Floats
-
-
-def layer_counts(model: Transformer) -> LayerCounts:
-    """The counts of a model; all its searches share them."""
-    layers = model.layers
-    before = np.array([moe_layers(model, 0, layer - 1) for layer in range(layers + 1)], dtype=np.float64)
-    moe = before[None, 1:] - before[:-1, None]
-    number = np.arange(layers)[None, :] - np.arange(layers)[:, None] + 1.0
-    return LayerCounts(np.where(number > 0, number - moe, inf), np.where(number > 0, moe, 0.0))
-
-
-class Bounded(NamedTuple):
-    """A chain with its lower bound."""
-
-    bound: float
-    chain: Chain
 
 
 class _Node(NamedTuple):
@@ -116,6 +73,7 @@ class StageSearch:
     ways: list[float] = field(init=False)
     _parts: dict[int, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
     _places: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
+    _leaving: dict[Mesh, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         setting = self.setting
@@ -197,7 +155,18 @@ class StageSearch:
                 exchange(forward, total, self._measured(stage, option), alone, ends[stage])
             self._work[key] = forward, total
         forward, total = self._work[key]
-        return (forward + self.ways[stage] if split else total + 2 * self.ways[stage]), total
+        way = self.way(stage, option)
+        return (forward + way if split else total + 2 * way), total
+
+    def way(self, stage: int, option: int) -> float:
+        """Seconds of a stage's message to the next one; of unequal meshes at least, to whichever of them it is."""
+        if not self.unit or stage == self.setting.stages - 1:
+            return self.ways[stage]
+        mesh = self.options[option][0]
+        if mesh not in self._leaving:
+            probe = self._probe(option, 0, {})
+            self._leaving[mesh] = min(self.pricer.least_hop(mesh, other, probe) for other in self.setting.meshes)
+        return self._leaving[mesh]
 
     def _measured(self, stage: int, option: int) -> Iterator[tuple[int, int, MeasuredStage]]:
         mesh, setting = self.options[option][0], self.setting
@@ -322,8 +291,15 @@ class StageSearch:
                         reached = self._reached(lead, combined, table[stage + 1], columns - size)
                         target = table[stage][:layers]
                         target[:, columns] = np.minimum(target[:, columns], reached)
+                if (number := self._trips(stage)) and stage < p - 1:
+                    np.maximum(bounds[stage], number * sums[stage], out=bounds[stage])
             self._tables[level] = bounds, sums
         return self._tables[level]
+
+    def _trips(self, stage: int) -> int:
+        """How often what is behind the beginning of a stage is gone through in a row, messages included; 0 where nothing says."""
+        setting = self.setting
+        return trips(setting.accumulation, setting.stages - stage) if setting.schedule is Schedule.ONE_F_ONE_B else 0
 
     def _reached(self, lead: Floats, heavy: Floats | None, behind: Floats, columns: NDArray[np.int64]) -> Floats:
         """[first, columns] least over the last layer of lead + what is behind, no less than `heavy`."""
@@ -382,7 +358,7 @@ class StageSearch:
         bounds, sums = self.tables(level)
         m, units, p = self.setting.accumulation, self._units, self.setting.stages
         number = count()
-        least = self.least(level)
+        least, whole = self.least(level), self._trips(0)
         heap = [(least, 0, 0.0, next(number), _Node(0, 0, units, 0.0, 0.0, ()))] if least < inf else []
         expanded = 0
         while heap:
@@ -406,6 +382,8 @@ class StageSearch:
                 best = np.maximum(node.best, node.before + m * total)
                 before = node.before + lead
                 reached = np.maximum(best, before + bounds[node.stage + 1][1:, node.left - size])
+                if whole:
+                    reached = np.maximum(reached, whole * (before + sums[node.stage + 1][1:, node.left - size]))
                 for last in np.flatnonzero(allowed & (reached < inf)):
                     end = int(last)
                     after = float(before[end])
@@ -426,8 +404,9 @@ class StageSearch:
             sizes.setdefault(self._size(option), []).append(option)
         table = np.full((layers + 1, units + 1), inf)
         table[layers, 0] = 0.0
+        whole = table.copy()
         for stage in range(p - 1, -1, -1):
-            next_table = np.full_like(table, inf)
+            next_table, next_whole = np.full_like(table, inf), np.full_like(table, inf)
             for size, options in sizes.items():
                 columns = self._columns(stage, size)
                 if size > units or not columns.size:
@@ -437,7 +416,12 @@ class StageSearch:
                 heavy = m * (rows[0][1] if len(rows) == 1 else np.minimum.reduce([row[1] for row in rows]))
                 reached = self._reached(lead, heavy, table, columns - size)
                 next_table[:layers, columns] = np.minimum(next_table[:layers, columns], reached)
-            table = next_table
+                if self._trips(stage):
+                    passed = self._reached(lead, None, whole, columns - size)
+                    next_whole[:layers, columns] = np.minimum(next_whole[:layers, columns], passed)
+            table, whole = next_table, next_whole
+            if number := self._trips(stage):
+                np.maximum(table, number * whole, out=table)
         return float(table[0, units])
 
     def shortest(self, level: int) -> Chain | None:

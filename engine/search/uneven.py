@@ -14,8 +14,8 @@ from math import comb
 
 from ..frozen import dataclass
 from ..plan import DEFAULT_ORDER, Mesh, Schedule
+from .setting import Setting
 from .space import MICROBATCHES, LeftOut, Shape, UniformSpace, divisors, tensor_divides
-from .stage_search import Setting
 
 #: Units of devices in which unequal meshes are counted, and stages of such a plan, at most.
 MOST_UNITS, MOST_STAGES = 16, 8

@@ -21,7 +21,8 @@ from ..model import moe_layers
 from ..plan import Plan, Recompute, Schedule, even_stages
 from .measured_work import least_cover
 from .pricing import PlanPricer
-from .stage_search import Bounded, LayerCounts, Setting, StageSearch, layer_counts
+from .setting import Bounded, LayerCounts, Setting, layer_counts
+from .stage_search import StageSearch
 from .tally import Found, Miss, Tally
 from .uneven import UnevenSpace
 
@@ -150,7 +151,7 @@ class UnevenSearch:
                 tables.append(scale * total)
                 if split:
                     there = np.isfinite(total) & (total > 0)
-                    share = min(share, float(((lead - search.ways[stage])[there] / total[there]).min()))
+                    share = min(share, float(((lead - search.way(stage, option))[there] / total[there]).min()))
         return least_cover(tables), share
 
     def bounded(self, setting: Setting) -> bool:

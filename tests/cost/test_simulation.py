@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,3 +143,17 @@ def test_1f1b_by_hand() -> None:
     assert found.busy == (6.0, 12.0)
     assert found.bubble == (9.0, 3.0)
     assert found.critical.compute_s == (3.0, 12.0)
+
+
+def test_no_run_of_1f1b_is_below_the_round_trips_of_its_microbatches() -> None:
+    """Random stages and messages, some as long as the stages: the bound holds, and with slow messages it is near."""
+    draw, near = random.Random(11), 0
+    for _ in range(400):
+        p, m = draw.randint(2, 8), draw.randint(1, 40)
+        stages = [Durations(draw.uniform(0.1, 1), draw.uniform(0.1, 2), draw.choice((0.0, 0.5))) for _ in range(p)]
+        ways = [draw.choice((0.0, 0.1, 1.0)) for _ in range(p - 1)]
+        least = lower_bound(Schedule.ONE_F_ONE_B, stages, m, 1, ways)
+        makespan = simulate(Schedule.ONE_F_ONE_B, stages, ways, m).makespan
+        assert least <= makespan * (1 + 1e-12)
+        near += least > 0.9 * makespan and sum(ways) > 1
+    assert near > 50

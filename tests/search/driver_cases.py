@@ -12,8 +12,8 @@ from planproof.model import Attention, MixtureOfExperts, Optimizer, Precision, T
 from planproof.plan import Plan, Recompute, Stage
 from planproof.quantity import Dimension, Grade, Provenance, Quantity
 from planproof.search.pricing import PlanPricer
+from planproof.search.setting import Setting
 from planproof.search.space import Limits, UniformSpace
-from planproof.search.stage_search import Setting
 from planproof.search.uneven import UnevenSpace
 
 SOURCE = Provenance(Grade.VENDOR, "written for the test")

@@ -1,0 +1,59 @@
+"""What all chains of a stage search share, and how many layers of each kind every run of layers has. Prices nothing."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..frozen import dataclass
+from ..model import Transformer, moe_layers
+from ..plan import Mesh, Recompute, Schedule
+
+Floats = NDArray[np.float64]
+Chain = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all chains of a search share. `sequences`: of one microbatch over all replicas; a mesh takes its data's part each."""
+
+    stages: int
+    sequences: int
+    accumulation: int
+    schedule: Schedule
+    zero: int
+    sequence_parallel: bool
+    order: tuple[str, ...]
+    meshes: tuple[Mesh, ...]
+    recomputes: tuple[Recompute, ...]
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of one simulated step."""
+        return self.stages * self.accumulation * (3 if self.schedule is Schedule.ZB_H1 else 2)
+
+
+class LayerCounts(NamedTuple):
+    """[first, last] dense and MoE layers of every run of layers; inf and 0 where last < first."""
+
+    dense: Floats
+    moe: Floats
+
+
+def layer_counts(model: Transformer) -> LayerCounts:
+    """The counts of a model; all its searches share them."""
+    layers = model.layers
+    before = np.array([moe_layers(model, 0, layer - 1) for layer in range(layers + 1)], dtype=np.float64)
+    moe = before[None, 1:] - before[:-1, None]
+    number = np.arange(layers)[None, :] - np.arange(layers)[:, None] + 1.0
+    return LayerCounts(np.where(number > 0, number - moe, inf), np.where(number > 0, moe, 0.0))
+
+
+class Bounded(NamedTuple):
+    """A chain with its lower bound."""
+
+    bound: float
+    chain: Chain
