@@ -74,6 +74,7 @@ class StageSearch:
     _parts: dict[int, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
     _places: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
     _leaving: dict[Mesh, float] = field(default_factory=dict)
+    _least: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         setting = self.setting
@@ -275,6 +276,7 @@ class StageSearch:
             bounds, sums = [np.full((layers + 1, units + 1), inf) for _ in range(p + 1)], []
             sums = [table.copy() for table in bounds]
             bounds[p][layers, 0] = sums[p][layers, 0] = 0.0
+            tight = [table.copy() for table in bounds] if self._trips(0) else bounds
             for stage in range(p - 1, -1, -1):
                 for option in range(len(self.options)):
                     size = self._size(option)
@@ -287,13 +289,14 @@ class StageSearch:
                     columns = self._columns(stage, size)
                     if not columns.size or not allowed.any():
                         continue
-                    for table, combined in ((bounds, heavy), (sums, None)):
+                    for table, combined in ((bounds, heavy), (sums, None), *(((tight, heavy),) if tight is not bounds else ())):
                         reached = self._reached(lead, combined, table[stage + 1], columns - size)
                         target = table[stage][:layers]
                         target[:, columns] = np.minimum(target[:, columns], reached)
-                if (number := self._trips(stage)) and stage < p - 1:
-                    np.maximum(bounds[stage], number * sums[stage], out=bounds[stage])
+                if number := self._trips(stage):
+                    np.maximum(tight[stage], number * sums[stage], out=tight[stage])
             self._tables[level] = bounds, sums
+            self._least[level] = float(tight[0][0, units])
         return self._tables[level]
 
     def _trips(self, stage: int) -> int:
@@ -346,7 +349,9 @@ class StageSearch:
 
     def least(self, level: int = 1) -> float:
         """The least bound of all chains, inf where none fits."""
-        return float(self.tables(level)[0][0][0, self._units])
+        if level not in self._least:
+            self.tables(level)
+        return self._least[level]
 
     def chains(self, level: int = 1) -> Iterator[Bounded]:
         """All chains whose stages fit, in the order of their bound; among equal bounds short sums first.
@@ -358,7 +363,8 @@ class StageSearch:
         bounds, sums = self.tables(level)
         m, units, p = self.setting.accumulation, self._units, self.setting.stages
         number = count()
-        least, whole = self.least(level), self._trips(0)
+        # Not what round trips add: it would tell apart what is equal, and every beginning would be continued before one ends.
+        least = float(bounds[0][0, self._units])
         heap = [(least, 0, 0.0, next(number), _Node(0, 0, units, 0.0, 0.0, ()))] if least < inf else []
         expanded = 0
         while heap:
@@ -382,8 +388,6 @@ class StageSearch:
                 best = np.maximum(node.best, node.before + m * total)
                 before = node.before + lead
                 reached = np.maximum(best, before + bounds[node.stage + 1][1:, node.left - size])
-                if whole:
-                    reached = np.maximum(reached, whole * (before + sums[node.stage + 1][1:, node.left - size]))
                 for last in np.flatnonzero(allowed & (reached < inf)):
                     end = int(last)
                     after = float(before[end])
