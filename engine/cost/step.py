@@ -151,9 +151,9 @@ class TimeModel:
         with_end, without = self._cost(plan, index, alone).durations, self.layer(plan, index, layer)
         return Durations(*(a - b for a, b in zip(with_end, without, strict=True)))
 
-    def after(self, plan: Plan, stage: int) -> float:
+    def after(self, plan: Plan, stage: int, other: Stage | None = None) -> float:
         """Seconds of a stage after its last pass: synchronisation that nothing hides, and the optimizer."""
-        return _after(self._cost(plan, stage))
+        return _after(self._cost(plan, stage, other))
 
     def layout(self, plan: Plan, mesh: Mesh) -> Layout:
         """The groups of `mesh` under the plan's order of axes."""

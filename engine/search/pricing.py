@@ -22,7 +22,7 @@ from ..cost.step import makespan
 from ..cost.time_ledger import StageTime
 from ..cost.transfers import transfer_seconds
 from ..model import Transformer, Workload
-from ..plan import Mesh, Plan
+from ..plan import Mesh, Plan, Stage
 from ..quantity import Decider, Estimate
 
 Stages = Sequence["MeasuredStage | None"]
@@ -116,12 +116,12 @@ class PlanPricer:
         """Microbatches x the longest stage: below the step of every plan whose stages are no quicker than these."""
         return plan.accumulation * max(one.total for one in self.durations(plan)) * (1 - 1e-12)
 
-    def after(self, plan: Plan, stage: int) -> float:
-        """Seconds that a stage takes after its last pass, at least: synchronisation left over, and the optimizer.
+    def after(self, plan: Plan, stage: int, other: Stage | None = None) -> float:
+        """Seconds that a stage, or `other` in its place, takes after its last pass at least: synchronisation left, and optimizer.
 
         0 where a profile may stand in place of the estimate.
         """
-        return 0.0 if self.has_profile else self.pricer.time.after(plan, stage)
+        return 0.0 if self.has_profile else self.pricer.time.after(plan, stage, other)
 
     def ledger(self, plan: Plan) -> tuple[StageMemory, ...]:
         """The memory of every stage, each number measured or estimated."""

@@ -345,7 +345,11 @@ class StageSearch:
                     asked.setdefault((stage, option, last - first, int(self.counts.moe[first, last])), (first, last))
         if not asked or len(asked) > AFTER:
             return None
-        return min(self.pricer.after(self._probe(key[1], 0, {key[0]: at}), key[0]) for key, at in asked.items())
+        bases = [self._probe(option, 0, {}) for option in range(len(self.options))]
+        return min(
+            self.pricer.after(bases[option], stage, replace(bases[option].stages[stage], first=first, last=last))
+            for (stage, option, _, _), (first, last) in asked.items()
+        )
 
     def least(self, level: int = 1) -> float:
         """The least bound of all chains, inf where none fits."""
