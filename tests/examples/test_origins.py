@@ -91,6 +91,8 @@ def _derived(done: Any) -> list[str]:
 
         for value in (parameters(model), active_parameters(model)):
             lines += [f"{value} {value:,}", f"DERIVED={value!r}"]
+    if done.case.graph is not None:
+        lines += [f"DERIVED={float(value)!r}" for value in (done.case.graph.parameters, done.case.graph.forward_flops)]
     lines += [f"DERIVED={value!r}" for value in (done.case.run_tokens, done.case.run_steps) if value]
     for one in done.candidates:
         if one.step is not None and one.priced is not None:
