@@ -103,7 +103,7 @@ class TimeModel:
     def costs(self, plan: Plan) -> list[StageCost]:
         """The cost of each stage, each kind of stage priced once."""
         result: list[StageCost] = []
-        alike = self.model.moe is None and len(self.cluster.nodes) == 1
+        alike = len(self.cluster.nodes) == 1 and moe_layers(self.model, 0, self.model.layers - 1) in (0, self.model.layers)
         before, plain = plan.stages[0], False
         for index, stage in enumerate(plan.stages):
             middle = not (stage.embedding or stage.head)
@@ -133,9 +133,14 @@ class TimeModel:
         found = self._costs.get(key)
         if found is None:
             groups = self.layout(plan, stage.mesh)
-            found = self._costs[key] = self.pricer.price(
-                stage, moe, groups, sequences, recompute, plan.zero, plan.sequence_parallel, self.rates(sheet)
-            )
+            # Pipelines of other depths, or with axes in another order, may leave the groups of a stage where they are.
+            same = (*key[:-3], groups, sheet.name)
+            known = self._costs.get(same)
+            if known is None:
+                known = self._costs[same] = self.pricer.price(
+                    stage, moe, groups, sequences, recompute, plan.zero, plan.sequence_parallel, self.rates(sheet)
+                )
+            found = self._costs[key] = known
         return found
 
     def layer(self, plan: Plan, index: int, layer: int) -> Durations:

@@ -42,6 +42,7 @@ _KNOWN = (
     Framework("fsdp", None, ("pytorch-fsdp", "torch-fsdp", "fsdp2")),
     Framework("llm-foundry", "8c8dd48f7", ("llmfoundry", "composer"), ("fsdp",)),
     Framework("accelerate", "16cb6eb8", ("huggingface-accelerate",)),
+    Framework("alpa"),
 )
 FRAMEWORKS: Mapping[str, Framework] = MappingProxyType({one.name: one for one in _KNOWN})
 _BY_NAME = MappingProxyType({name: one.name for one in _KNOWN for name in (one.name, *one.also)})
