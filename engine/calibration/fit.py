@@ -31,8 +31,8 @@ class Parameter(NamedTuple):
     pull: float
 
 
-#: Physical ranges. `fabric` is the share of the stated rate between nodes that communication gets while it is exposed: collectives
-#: reach 0.6 to 0.98 of it (constants.csv, fabric_share); much less is not the wire, but a term that is missing.
+#: Physical ranges. `fabric` is the share of the stated rate between nodes that communication gets while it is exposed:
+#: collectives reach 0.6 to 0.98 of it (constants.csv, fabric_share); much less is not the wire, but a term that is missing.
 PARAMETERS = {
     "gemm": Parameter(0.3, 0.95, 0.3),
     "memory": Parameter(0.2, 1.0, 0.4),

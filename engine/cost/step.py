@@ -103,7 +103,8 @@ class TimeModel:
     def costs(self, plan: Plan) -> list[StageCost]:
         """The cost of each stage, each kind of stage priced once."""
         result: list[StageCost] = []
-        alike = len(self.cluster.nodes) == 1 and moe_layers(self.model, 0, self.model.layers - 1) in (0, self.model.layers)
+        alike = len(self.cluster.nodes) == 1
+        mixed = moe_layers(self.model, 0, self.model.layers - 1) not in (0, self.model.layers)
         before, plain = plan.stages[0], False
         for index, stage in enumerate(plan.stages):
             middle = not (stage.embedding or stage.head)
@@ -112,12 +113,16 @@ class TimeModel:
                 and stage.mesh is before.mesh
                 and stage.last - stage.first == before.last - before.first
                 and stage.recompute is before.recompute
+                and (not mixed or self._routed(stage) == self._routed(before))
             ):  # fmt: skip
                 result.append(result[-1])
                 continue
             result.append(self._cost(plan, index))
             before, plain = stage, middle
         return result
+
+    def _routed(self, stage: Stage) -> int:
+        return moe_layers(self.model, stage.first, stage.last)
 
     def _cost(self, plan: Plan, index: int, stage: Stage | None = None) -> StageCost:
         """The cost of stage `index`, or of another stage in its place."""
