@@ -81,7 +81,8 @@ def in_flight_row(shape: Shape, amounts: Amounts, flight: InFlight) -> Row:
         Recompute.SELECTIVE: "each layer without its attention core [K22]",
         Recompute.FULL: "e s b h a layer, and the stage's output [K22]",
     }[shape.recompute]
-    unit = "microbatches" if flight.parts == 1 else f"chunks of 1/{flight.parts} of the stage"
+    whole = "microbatch" if flight.chunks == 1 else "microbatches"
+    unit = whole if flight.parts == 1 else f"chunks of 1/{flight.parts} of the stage"
     notes = [_LAYOUTS] if shape.layouts else []
     if not shape.attention_stated:
         notes.append("attention kernel not stated: taken as unfused, the larger; the low end is that of flash")

@@ -41,6 +41,8 @@ def path_lines(plans: Sequence[tuple[str, StepPath]]) -> list[str]:
 
 def _held(one: StepPath) -> str:
     if len(one.stages) == 1:
+        if one.microbatches == 1:
+            return "one stage and one microbatch: nothing waits."
         return f"one stage; its {counted(one.microbatches, 'microbatch')} follow one another, and nothing waits."
     most = max(range(len(one.stages)), key=lambda k: (one.stages[k], k == one.bottleneck))
     sent = fsum(part.seconds for part in one.parts if part.kind == TRANSFER)

@@ -38,7 +38,7 @@ def clearing_lines(one: Clearing) -> list[str]:
     state = "does not fit" if one.state == "no" else "may not fit"
     if not one.changes:
         return [
-            f"'{one.plan}' {state}, and none of the {counted(one.looked_at, 'single change')} that the declared space allows "
+            f"'{one.plan}' {state}; of the single changes that the declared space allows ({count(one.looked_at)} looked at) none "
             "is sure to fit and stands."
         ]
     best, *others = one.changes

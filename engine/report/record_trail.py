@@ -156,7 +156,10 @@ def _claims(review: Review, limits: Limits) -> list[str]:
     lines = []
     for k, claim in enumerate(review.case.loaded.stated.claims or ()):
         value = None if claim.value is None else f"{claim.value:g}"
-        said = [part for part in (claim.metric, value, claim.scaling) if part]
+        plan = f"of plan '{clipped(claim.plan, 60)}'" if claim.plan else None
+        recipe = claim.recipe.model_dump(mode="json", exclude_none=True) if claim.recipe else {}
+        alike = f"alike in both runs: {clipped(', '.join(f'{k} {v}' for k, v in recipe.items()), 200)}" if recipe else None
+        said = [part for part in (claim.metric, value, claim.unit, plan, claim.scaling, alike) if part]
         text = f"'{clipped(claim.text, 200)}'" if claim.text else "a figure without a text"
         source = f"source: {clipped(claim.source, 200)}" if claim.source else "no source"
         pointer = f"/claims/{k}"

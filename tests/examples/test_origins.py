@@ -146,7 +146,7 @@ def body_of(record: str) -> str:
 
 
 def unexplained(record: str, body: dict[str, Any], quoted: str) -> list[str]:
-    numbers = [abs(value) for _, value in leaves(body)] + [float(one) for one in re.findall(r"DERIVED=(\S+)", quoted)]
+    numbers = [abs(value) for _, value in leaves(body)] + [abs(float(one)) for one in re.findall(r"DERIVED=(\S+)", quoted)]
     words = re.findall(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?", "\n".join((quoted, *texts(body))))
     said = {one.replace(",", "") for one in words}
     values = sorted(numbers)

@@ -106,6 +106,21 @@ def test_claims_stand_with_what_was_found_about_them() -> None:
     at_claim = {one.rule_id for one in dense().findings if one.path.startswith("/claims/0")}
     assert at_claim
     assert set(claim["findings"]) == at_claim
+    assert (claim["unit"], claim["plan"], claim["recipe"]) == (None, None, None)
+
+
+def test_a_claim_of_agreement_stands_with_its_plan_and_recipe() -> None:
+    from planproof.report.record import render_record
+    from report_cases import BARE, reviewed
+
+    stated = '- {text: equal losses, metric: loss_agreement, value: 0.001, plan: NAME, recipe: {seed: 7, tolerance: 0.01}}'
+    done = reviewed(f"{BARE}claims:\n  {stated}\n", "bare.yaml")
+    claim = parsed(done)["claims"][0]
+    assert (claim["metric"], claim["plan"]) == ("loss_agreement", "NAME")
+    assert {name: value for name, value in claim["recipe"].items() if value is not None} == {"seed": 7, "tolerance": 0.01}
+    line = next(one for one in render_record(done).split("\n") if "loss_agreement" in one and one.startswith("- 'equal"))
+    assert "of plan 'NAME'" in line
+    assert "seed 7, tolerance 0.01" in line
 
 
 def test_defaults_stand_among_the_evidence_as_assumed() -> None:
