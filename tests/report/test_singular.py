@@ -16,5 +16,6 @@ def test_a_step_of_one_microbatch_says_that_nothing_waits() -> None:
 def test_one_change_that_was_looked_at_is_not_counted_as_none_of_one() -> None:
     (line,) = clearing_lines(Clearing("reference", "no", (), 1, 0))
     assert line == (
-        "'reference' does not fit; of the single changes that the declared space allows (1 looked at) none is sure to fit and stands."
+        "'reference' does not fit; of the single changes that the declared space allows (1 looked at) none "
+        "is sure to fit and stands."
     )
