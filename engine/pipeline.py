@@ -205,10 +205,14 @@ def review(path: str | Path, options: Options | None = None) -> Review:
 
 
 def judge(loaded: LoadedProposal, opened: Session, phase: Phase, extra: Sequence[Fact] = ()) -> tuple[Finding, ...]:
-    """Every finding that a rule of `phase` can be seen among: without a search where the phase needs none."""
-    if phase in (Phase.NETWORK, Phase.OUTCOME):
+    """Every finding that a rule of `phase` can be seen among: without a search where the phase needs none.
+
+    A rule of the network phase is judged by the stated plans; a review holds it to the plans that it recommends, too.
+    """
+    if phase is Phase.OUTCOME:
         return review_loaded(loaded, opened, extra).findings
-    return examine(loaded, opened, extra).findings
+    examined = examine(loaded, opened, extra)
+    return tuple(_priced(examined, opened)[2]) if phase is Phase.NETWORK else examined.findings
 
 
 def explained(loaded: LoadedProposal, opened: Session, rule: Rule) -> tuple[list[Finding], tuple[Fact, ...], Case]:
@@ -227,22 +231,13 @@ def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact]
     from importlib.metadata import version
 
     from .decision.assemble import Material, decide
-    from .decision.desk import Desk
 
     started = time.perf_counter()
     examined = examine(loaded, opened, extra)
     case, silencing = examined.case, examined.silencing
-    findings, facts = list(examined.findings), examined.facts
     skipped = list(examined.skipped)
-    desk = Desk(examined.case) if not examined.shut.closed("time") and not examined.shut.closed("memory") else None
-    if desk is not None:
-        desk.price_stated(examined.shut)
-        facts, findings, late = _run(
-            opened, case, [Phase.NETWORK], [*facts, *desk.step_facts()], findings, silencing.suppressions
-        )
-        skipped += late
-    else:
-        skipped.append(Phase.NETWORK)
+    desk, facts, findings, late = _priced(examined, opened)
+    skipped += late
     shut = closures(findings)
     outcome = None
     if desk is not None and not shut.closed("search"):
@@ -279,6 +274,21 @@ def review_loaded(loaded: LoadedProposal, opened: Session, extra: Sequence[Fact]
             seconds=time.perf_counter() - started,
         )
     )
+
+
+def _priced(examined: Examination, opened: Session) -> tuple[Desk | None, tuple[Fact, ...], list[Finding], list[Phase]]:
+    """The desk with the stated plans priced, and what the rules say of their steps; no desk where time or memory is closed."""
+    from .decision.desk import Desk
+
+    if examined.shut.closed("time") or examined.shut.closed("memory"):
+        return None, examined.facts, list(examined.findings), [Phase.NETWORK]
+    desk = Desk(examined.case)
+    desk.price_stated(examined.shut)
+    facts, findings, late = _run(
+        opened, examined.case, [Phase.NETWORK], [*examined.facts, *desk.step_facts()], examined.findings,
+        examined.silencing.suppressions,
+    )  # fmt: skip
+    return desk, facts, findings, late
 
 
 def _search(desk: Desk, examined: Examination, opened: Session, shut: Closures) -> Outcome:

@@ -17,7 +17,7 @@ from ..cluster.cluster import Cluster
 from ..frozen import dataclass
 from ..hardware import DeviceSheet
 from ..model import Transformer, Workload, moe_layers
-from ..plan import Mesh, Plan, Schedule, Stage
+from ..plan import Mesh, Plan, Recompute, Schedule, Stage
 from ..quantity import Decider, Dimension, Quantity
 from .collectives import FREE, Network, Spent
 from .compute import ALIGNED, Rates, device_rates
@@ -93,6 +93,9 @@ class TimeModel:
         self._rates: dict[str, Rates] = {}
         self._layouts: dict[tuple[tuple[str, ...], Mesh, int], Layout] = {}
         self._costs: dict[tuple[object, ...], StageCost] = {}
+        #: Stages, microbatch and order of the last plan, and the costs of plans that differ from it in nothing but these keys.
+        self._last: tuple[tuple[Stage, ...], int, tuple[str, ...]] = ((), 0, ())
+        self._beside: dict[tuple[int, bool, Recompute], list[StageCost]] = {}
         self._times: dict[int, StageTime] = {}
         self._hops: dict[tuple[object, ...], tuple[tuple[Hop, ...], float]] = {}
         self._ties: dict[tuple[object, ...], Spent] = {}
@@ -101,7 +104,17 @@ class TimeModel:
     # Parts of a step.
 
     def costs(self, plan: Plan) -> list[StageCost]:
-        """The cost of each stage, each kind of stage priced once."""
+        """The cost of each stage, each kind of stage priced once. Not to be changed: schedules of the same stages share it."""
+        stages, microbatch, order = self._last
+        if plan.stages is not stages or plan.microbatch != microbatch or plan.order != order:
+            self._last, self._beside = (plan.stages, plan.microbatch, plan.order), {}
+        key = plan.zero, plan.sequence_parallel, plan.recompute
+        found = self._beside.get(key)
+        if found is None:
+            found = self._beside[key] = self._stage_costs(plan)
+        return found
+
+    def _stage_costs(self, plan: Plan) -> list[StageCost]:
         result: list[StageCost] = []
         alike = len(self.cluster.nodes) == 1
         mixed = moe_layers(self.model, 0, self.model.layers - 1) not in (0, self.model.layers)

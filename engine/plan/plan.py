@@ -25,7 +25,10 @@ class Schedule(StrEnum):
     @property
     def rank(self) -> int:
         """0 for the simplest schedule."""
-        return list(Schedule).index(self)
+        return _RANKS[self]
+
+
+_RANKS = {schedule: rank for rank, schedule in enumerate(Schedule)}
 
 
 class Recompute(StrEnum):
@@ -175,6 +178,9 @@ def simplicity(plan: Plan) -> tuple[int, ...]:
     """
     mesh = plan.mesh
     axes = sum(degree > 1 for degree in (mesh.data, mesh.tensor, mesh.expert, plan.pipeline)) + 2 * (mesh.context > 1)
+    if plan.uniform:
+        kinds = int(plan.recompute is not Recompute.NONE)
+        return (axes, 1, 1, 0, plan.schedule.rank if plan.pipeline > 1 else 0, kinds, plan.zero)
     recomputes = {plan.recompute_of(k) for k in range(plan.pipeline)} - {Recompute.NONE}
     return (
         axes,

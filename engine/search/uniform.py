@@ -16,7 +16,7 @@ from ..cost.memory import Fit
 from ..plan import Plan
 from .pricing import PlanPricer
 from .space import UniformSpace
-from .tally import Found, Miss, Tally
+from .tally import Found, Miss, SimplerThan, Tally
 
 #: States of a heap entry, in the order in which equal bounds are taken: what is cheaper to settle first.
 #: Where a limit of time has found nothing yet, the first plan is looked for this much longer: seconds, or a share of the limit.
@@ -51,7 +51,8 @@ class UniformSearch:
         #: Seconds that no plan is below which a limit left unpriced; inf where none did.
         self.floor = inf
         self._shape_bounds: list[float] | None = None
-        self._variants: dict[int, list[tuple[Plan, float]]] = {}
+        self._variants: dict[int, list[Plan]] = {}
+        self._lower: dict[tuple[int, int], float] = {}
         self._fits: dict[tuple[int, int], Fit] = {}
         self._seconds: dict[tuple[int, int], float] = {}
 
@@ -59,8 +60,10 @@ class UniformSearch:
         """Timed plans that may fit, in the order of their step time.
 
         `wanted` narrows the space; it is asked again before a plan is priced, so that it may grow stricter on the way. A shape
-        is expanded into its plans when its own bound is reached: microbatches x the longest stage of its quickest variant.
+        is expanded into its plans when its own bound is reached: microbatches x the longest stage of its quickest variant. Of a
+        `SimplerThan` that has its limit from the start no plan beyond it is bounded.
         """
+        narrow = isinstance(wanted, SimplerThan) and wanted.limit() is not None
         heap: list[tuple[float, int, int, int]] = [
             (bound, _SHAPE, number, 0) for number, bound in enumerate(self._bounds_of_shapes())
         ]
@@ -72,11 +75,14 @@ class UniformSearch:
                 self._cut(least)
                 return
             if state == _SHAPE:
-                for index, (plan, bound) in enumerate(self._expanded(number)):
-                    if wanted(plan):
-                        heapq.heappush(heap, (bound, _BOUND, number, index))
+                for index, plan in enumerate(self._expanded(number)):
+                    here = wanted(plan)
+                    if here or not narrow:
+                        bound = self._bound((number, index), plan)
+                        if here:
+                            heapq.heappush(heap, (bound, _BOUND, number, index))
                 continue
-            plan = self._variants[number][variant][0]
+            plan = self._variants[number][variant]
             if not wanted(plan):
                 continue
             key = number, variant
@@ -98,8 +104,8 @@ class UniformSearch:
 
     def bounds(self) -> Iterator[tuple[Plan, float]]:
         """The plans that were bounded, with their bounds, in a fixed order."""
-        for number in sorted(self._variants):
-            yield from self._variants[number]
+        for number, variant in sorted(self._lower):
+            yield self._variants[number][variant], self._lower[number, variant]
 
     def exhaust_memory(self) -> None:
         """Judge the memory of every plan of the space, so that the nearest miss is that of all of it."""
@@ -114,12 +120,17 @@ class UniformSearch:
             ]
         return self._shape_bounds
 
-    def _expanded(self, number: int) -> list[tuple[Plan, float]]:
+    def _expanded(self, number: int) -> list[Plan]:
         known = self._variants.get(number)
         if known is None:
-            plans = self.space.variants(self.space.shapes[number])
-            known = self._variants[number] = [(plan, self.pricer.bound(plan)) for plan in plans]
-            self.tally.bounded += len(known)
+            known = self._variants[number] = list(self.space.variants(self.space.shapes[number]))
+        return known
+
+    def _bound(self, key: tuple[int, int], plan: Plan) -> float:
+        known = self._lower.get(key)
+        if known is None:
+            self.tally.bounded += 1
+            known = self._lower[key] = self.pricer.bound(plan)
         return known
 
     def _fit(self, key: tuple[int, int], plan: Plan) -> Fit:

@@ -22,8 +22,8 @@ class Bench:
     known: dict[object, tuple[Finding, ...]] = field(default_factory=dict)
 
     def findings(self, raw: bytes, path: Path, phase: Phase, extra: Sequence[Fact]) -> tuple[Finding, ...]:
-        priced = phase in (Phase.NETWORK, Phase.OUTCOME)
-        key = (raw, path, priced, tuple(fact.key for fact in extra))
+        judged = phase if phase in (Phase.NETWORK, Phase.OUTCOME) else None
+        key = (raw, path, judged, tuple(fact.key for fact in extra))
         if key not in self.known:
             self.known[key] = judge(parse_proposal(raw, path.name, path), self.session, phase, extra)
         return self.known[key]
