@@ -66,7 +66,7 @@ source: [{{report: "name the policy, its section and date", why: "say what it is
 examples:
   fires:
     # 5. A change to a base on which the rule must fire; it does not yet.
-    - {{base: dense, patch: {{/proposal/title: "on which it fires"}}}}
+    - {{base: small, patch: {{/proposal/title: "on which it fires"}}}}
   silent:
-    - {{base: dense}}  # 6. and the nearest one on which it must not
+    - {{base: small}}  # 6. and the nearest one on which it must not
 """

@@ -50,7 +50,7 @@ def test_candidates_come_in_the_order_of_their_step_time_and_none_that_fits_is_l
 
 def test_a_limit_of_work_holds_for_uneven_plans_too_and_nothing_is_looked_at_beyond_it() -> None:
     cut = 0
-    for seed in range(40):
+    for seed in range(100 if CASES > 1000 else 16):
         space, pricer = problem(seed)
         free = PlanSearch(space, pricer)
         unlimited = [one.seconds for one in free.candidates()]
@@ -65,4 +65,4 @@ def test_a_limit_of_work_holds_for_uneven_plans_too_and_nothing_is_looked_at_bey
             assert search.tally.priced <= limit, seed
             assert search.tally.bounded == bounded or not stopped, seed
             cut += search.tally.cut_off
-    assert cut > 10
+    assert cut > 5

@@ -98,9 +98,9 @@ def killed_commands(folder: Path, chosen: list[tuple[list[str], list[Path]]], mo
     return written
 
 
-def test_commands_killed_at_ten_moments_leave_old_or_new_files(tmp_path: Path) -> None:
+def test_commands_killed_at_six_moments_leave_old_or_new_files(tmp_path: Path) -> None:
     chosen = commands(tmp_path)
-    killed_commands(tmp_path, [chosen[0], chosen[3]], 5, 1)
+    killed_commands(tmp_path, [chosen[0], chosen[3]], 3, 1)
 
 
 @pytest.mark.long

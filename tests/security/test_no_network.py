@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "smallest" / "proposal.yaml"
+QUICK = Path(__file__).resolve().parents[2] / "rules" / "bases" / "small.yaml"
 #: Modules that could reach a network, or run what a file holds.
 NETWORK = {"socket", "ssl", "http", "urllib", "ftplib", "smtplib", "asyncio", "requests", "httpx", "socketserver", "xmlrpc"}
 RUNNING = {"pickle", "shelve", "code", "runpy", "ctypes"}
@@ -41,7 +42,7 @@ sys.exit(status)
     "arguments",
     [
         ("lint", str(EXAMPLE)),
-        ("review", str(EXAMPLE), "--work-limit", "5"),
+        ("review", str(QUICK), "--work-limit", "5"),
         ("cluster", str(EXAMPLE)),
         ("facts", str(EXAMPLE)),
         ("rules", "list"),
