@@ -47,6 +47,9 @@ def limited_optimum(problem: StageProblem, bound: float, prefix: Floats, budget:
     # What a state has to stay below. A finite number, because inf - inf would drop nothing.
     least = min(budget * (1 + ROUNDING), np.finfo(np.float64).max)
     limit = np.ascontiguousarray(least - before)
+    # The same for entries, whose transfer is known: not the cheapest one on top.
+    passed = np.ascontiguousarray(prefix[:layers].reshape(layers, full).T[::-1])
+    entry_limit = np.repeat((least - passed)[None], limit.shape[0], axis=0)
     entries = _terminal(problem, limit.shape[0])
     states: list[_Points] = []
     entered: list[_Points] = []
@@ -60,7 +63,8 @@ def limited_optimum(problem: StageProblem, bound: float, prefix: Floats, budget:
             if best * (1 + ROUNDING) < least:
                 least = best * (1 + ROUNDING)
                 np.minimum(limit, least - before, out=limit)
-        entries = _entered(problem, states[-1], bound)
+                np.minimum(entry_limit, least - passed, out=entry_limit)
+        entries = _entered(problem, states[-1], bound, entry_limit)
         if not entries.kind.size:
             break
     if best_count == 0:
@@ -85,7 +89,7 @@ def _extended(problem: StageProblem, columns: Floats, entries: _Points, limit: F
     layers, configurations = problem.layers, columns.shape[1]
     usable = np.asarray((columns < inf).any(axis=-1))
     strides = _strides(problem)
-    touched: list[Ints] = [np.zeros(0, dtype=np.int64)]
+    touched = np.zeros(flat.size, dtype=bool)
     configuration = entries.kind % configurations if problem.paired else np.zeros_like(entries.kind)
     for m, size in enumerate(problem.sizes):
         of_type = problem.types[m]
@@ -100,37 +104,31 @@ def _extended(problem: StageProblem, columns: Floats, entries: _Points, limit: F
             row, layer = np.nonzero(sums < limit.reshape(-1, layers)[target])
             index = target[row] * layers + layer
             np.minimum.at(flat, index, sums[row, layer])
-            touched.append(index)
-    index = np.unique(np.concatenate(touched))
+            touched[index] = True
+    index = np.flatnonzero(touched)
     return _Points(index // (layers * limit.shape[1]), index // layers % limit.shape[1], index % layers, flat[index])
 
 
-def _entered(problem: StageProblem, states: _Points, bound: float) -> _Points:
-    """The states that a stage can stand before, with the transfer between them; one for each kind of that stage."""
+def _entered(problem: StageProblem, states: _Points, bound: float, limit: Floats) -> _Points:
+    """The states that a stage can stand before, with the transfer between them; one for each kind of that stage, where it is
+    below `limit` [kinds, units, L], which they lower.
+    """
     states = states.where(np.flatnonzero(states.layer > 0))
     if not problem.paired:
         return _Points(states.kind, states.units, states.layer, states.value + problem.transfer[states.layer - 1])
-    parts: list[_Points] = []
-    for layer in np.unique(states.layer):
-        here = states.where(np.flatnonzero(states.layer == layer))
-        units, column = np.unique(here.units, return_inverse=True)
-        kinds, line = np.unique(here.kind, return_inverse=True)
-        value = np.full((kinds.size, units.size), inf)
-        value[line, column] = here.value
-        transfer = problem.transfer[layer - 1][:, kinds]
-        transfer = np.where(transfer < bound, transfer, inf)
-        least = np.full((transfer.shape[0], units.size), inf)
-        for at, of_kind in enumerate(value):
-            np.minimum(least, transfer[:, at, None] + of_kind, out=least)
-        before, place = np.nonzero(least < inf)
-        parts.append(_Points(before, units[place], np.full(before.size, layer), least[before, place]))
-    empty: Ints = np.zeros(0, dtype=np.int64)
-    return _Points(
-        np.concatenate([empty, *(p.kind for p in parts)]),
-        np.concatenate([empty, *(p.units for p in parts)]),
-        np.concatenate([empty, *(p.layer for p in parts)]),
-        np.concatenate([np.zeros(0), *(p.value for p in parts)]),
-    )
+    kinds, layers = limit.shape[0], problem.layers
+    flat, place = limit.reshape(kinds, -1), states.units * layers + states.layer
+    step = max(1, _AT_ONCE // kinds)
+    reached = np.zeros(flat.shape, dtype=bool)
+    for part in (slice(at, at + step) for at in range(0, place.size, step)):
+        transfer = problem.transfer[states.layer[part] - 1, :, states.kind[part]].T
+        sums = np.where(transfer < bound, transfer, inf) + states.value[part]
+        before, column = np.nonzero(sums < flat[:, place[part]])
+        at = place[part][column]
+        np.minimum.at(flat, (before, at), sums[before, column])
+        reached[before, at] = True
+    before, at = np.nonzero(reached)
+    return _Points(before, at // layers, at % layers, flat[before, at])
 
 
 def _trace(
