@@ -276,7 +276,8 @@ def _model(case: Case) -> str | None:
         return f"{case.model.name or case.model.family}, {case.model.layers} layers, hidden {case.model.hidden}"
     if case.graph is None:
         return None
-    return f"an operator graph of {case.graph.operators:,} operators and {case.graph.parameters:,} parameters"
+    named = case.graph.family or "an operator graph"
+    return f"{named} of {case.graph.operators:,} operators and {case.graph.parameters:,} parameters"
 
 
 def roles_of(plan: Plan, recommended: Plan | None, fallback: Plan | None) -> tuple[str, ...]:

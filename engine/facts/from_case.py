@@ -199,6 +199,7 @@ def _model(case: Case) -> Iterator[Fact]:
         yield fact(
             "graph", graph.path, operators=graph.operators, layers=graph.layers, layer_operators=graph.layer_operators,
             parameters=graph.parameters, gflop=graph.forward_flops // 10**9, alone=model is None,
+            family=graph.family,
         )  # fmt: skip
     if model is None:
         return

@@ -116,6 +116,7 @@ OF_CASE: tuple[Kind, ...] = (
         "graph",
         "An operator graph that the proposal gives.",
         {
+            "family": text("The family that it is named by; nothing where its operators are given.", optional=True),
             "operators": whole("Its operators."),
             "layers": whole("Layers that were recognised in it; 1 where nothing repeats."),
             "layer_operators": whole("Operators of one of them."),

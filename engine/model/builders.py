@@ -50,20 +50,23 @@ def transformer_graph(
         table = build.parameter("table", {"vocabulary": rows, "hidden": model.hidden})
     if embedding and table is not None:
         ids = build.source("tokens", tokens, Role.INDEX, "int64")
-        x = build.embedding("embedding", ids, table)
-        if model.learned_positions:
-            positions = build.parameter("positions", {"position": model.learned_positions, "hidden": model.hidden})
-            x = build.elementwise("add_positions", [x], parameters=[positions])
-        if model.embedding_norm:
-            x = norm(build, "embedding_norm", model, x)
+        x = positioned(build, model, build.embedding("embedding", ids, table))
     else:
         x = build.source("stream", {**tokens, "hidden": model.hidden})
     for layer in range(first, last + 1):
         x = block(build, f"layer{layer}", model, shape, x, moe=is_moe(model, layer))
     if head:
-        x = _head(build, model, x, table if model.tied_embeddings else None, tokens, rows)
+        x = loss(build, model, x, table if model.tied_embeddings else None, tokens, rows)
     build.sink(x)
     return build.finish()
+
+
+def positioned(build: Building, model: Transformer, x: Handle) -> Handle:
+    """Embedded tokens with learned positions, and a norm, where the model has them."""
+    if model.learned_positions:
+        positions = build.parameter("positions", {"position": model.learned_positions, "hidden": model.hidden})
+        x = build.elementwise("add_positions", [x], parameters=[positions])
+    return norm(build, "embedding_norm", model, x) if model.embedding_norm else x
 
 
 def block(build: Building, name: str, model: Transformer, shape: Shape, x: Handle, *, moe: bool) -> Handle:
@@ -307,7 +310,7 @@ def _routing(build: Building, name: str, model: Transformer, x: Handle) -> Handl
     return gates
 
 
-def _head(
+def loss(
     build: Building, model: Transformer, x: Handle, table: Handle | None, tokens: dict[str, int], vocabulary: int
 ) -> Handle:
     """The final norm, the head and the loss of each token."""

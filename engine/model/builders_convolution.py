@@ -10,21 +10,25 @@ from .operator import Kind, Role, Split, Use
 
 
 def wide_resnet_graph(
-    batch: int, *, blocks: Sequence[int] = (3, 4, 6, 3), width: int = 128, classes: int = 1000, image: int = 224,
-    dtype: str = "bf16",
+    batch: int, *, blocks: Sequence[int] = (3, 4, 6, 3), channels: int = 64, width_factor: int = 2,
+    reduction_width_factor: int | None = None, classes: int = 1000, image: int = 224, dtype: str = "bf16",
 ) -> OperatorGraph:  # fmt: skip
-    """A residual network of bottlenecks (He et al. 2015, arXiv 1512.03385) of `width` base channels a group.
+    """A residual network of bottlenecks (He et al. 2015, arXiv 1512.03385), wide ones (Zagoruyko and Komodakis 2016, 1605.07146).
 
-    64 is ResNet, 128 Wide-ResNet-2 (Zagoruyko and Komodakis 2016, arXiv 1605.07146). Four groups of `blocks`, the later three
-    halving the picture; convolutions without bias, each with a batch norm.
+    Groups of `blocks`, the later ones halving the picture and doubling `channels`, which the stem has, too. In a block the 3 x 3
+    convolution has `width_factor` times the group's channels, the 1 x 1 before it `reduction_width_factor` times (default: as
+    wide, as in torchvision; Alpa's networks: 1), the 1 x 1 after it 4 times. Convolutions without bias, each with a batch norm.
     """
     build = Building(dtype)
+    reduced = width_factor if reduction_width_factor is None else reduction_width_factor
     x = build.source("pixels", {"batch": batch, "channel": 3, "row": image, "column": image})
-    x = _unit(build, "stem", x, 64, 7, 2)
+    x = _unit(build, "stem", x, channels, 7, 2)
     x = _pooled(build, "stem.pool", x, 2)
     for group, count in enumerate(blocks):
+        own = channels << group
+        widths = (reduced * own, width_factor * own, 4 * own)
         for k in range(count):
-            x = _bottleneck(build, f"group{group}.block{k}", x, width << group, 256 << group, 2 if group and not k else 1)
+            x = _bottleneck(build, f"group{group}.block{k}", x, widths, 2 if group and not k else 1)
     pooled = build.tensor("pool.out", {"batch": batch, "channel": x.size("channel")})
     build.add(
         "pool", Kind.REDUCTION, [use(x)], [use(pooled)], dict(zip(x.dims, x.sizes, strict=True)),
@@ -70,14 +74,13 @@ def _pooled(build: Building, name: str, x: Handle, stride: int) -> Handle:
     return out
 
 
-def _bottleneck(build: Building, name: str, x: Handle, width: int, channels: int, stride: int) -> Handle:
-    """1 x 1 down to `width`, 3 x 3, 1 x 1 up to `channels`, and the shortcut, projected where shapes differ."""
-    inner = _unit(build, f"{name}.a", x, width, 1, 1)
-    inner = _unit(build, f"{name}.b", inner, width, 3, stride)
-    inner = _unit(build, f"{name}.c", inner, channels, 1, 1, activate=False)
-    if stride > 1 or x.size("channel") != channels:
-        x = _unit(build, f"{name}.shortcut", x, channels, 1, stride, activate=False)
-    added = build.elementwise(f"{name}.add", [x, inner], linear=True)
+def _bottleneck(build: Building, name: str, x: Handle, widths: tuple[int, int, int], stride: int) -> Handle:
+    """1 x 1, 3 x 3 and 1 x 1 to these widths, and the shortcut, projected where shapes differ."""
+    reduced, inner, out = widths
+    y = _unit(build, f"{name}.a", x, reduced, 1, 1)
+    y = _unit(build, f"{name}.b", y, inner, 3, stride)
+    y = _unit(build, f"{name}.c", y, out, 1, 1, activate=False)
+    if stride > 1 or x.size("channel") != out:
+        x = _unit(build, f"{name}.shortcut", x, out, 1, stride, activate=False)
+    added = build.elementwise(f"{name}.add", [x, y], linear=True)
     return build.elementwise(f"{name}.relu", [added])
-
-

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .graph import OperatorGraph, graph_of
+from .graph import OPERATOR_LIMIT, GraphError, OperatorGraph, graph_of
 from .operator import CONTRACTIONS, WHOLE, Kind, Loop, Operator, Role, Split, Tensor, Use
 
 
@@ -62,7 +62,15 @@ class Building:
         causal: bool = False,
         halos: Mapping[str, int] | None = None,
     ) -> None:
-        """An operator; loops that `splits` does not name are free. `WHOLE` and dims without a loop need none."""
+        """An operator; loops that `splits` does not name are free. `WHOLE` and dims without a loop need none.
+
+        Raises GraphError for more of them than a graph may have.
+        """
+        if len(self.operators) >= OPERATOR_LIMIT:
+            raise GraphError(
+                f"the graph has more than {OPERATOR_LIMIT:,} operators", code="input.graph.size",
+                remedy="State the layers of one stage, or of each kind.",
+            )  # fmt: skip
         loops = tuple(
             Loop(dim, size, (splits or {}).get(dim, Split.FREE), (halos or {}).get(dim, 0)) for dim, size in sizes.items()
         )

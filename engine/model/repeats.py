@@ -42,7 +42,7 @@ class Alike:
 
 def segments(graph: OperatorGraph) -> list[Segment]:
     """The graph cut wherever a single activation, read by more than one operator, is all that goes on."""
-    order = _late_sources(graph)
+    order = _depth_first(graph)
     last: dict[str, int] = {}
     for at, k in enumerate(order):
         for use in graph.operators[k].inputs:
@@ -67,20 +67,34 @@ def segments(graph: OperatorGraph) -> list[Segment]:
     return found
 
 
-def _late_sources(graph: OperatorGraph) -> list[int]:
-    """The operators in order, what enters the graph right before it is first read."""
+def _depth_first(graph: OperatorGraph) -> list[int]:
+    """The operators, each right before it is first needed, what has most operators before it first.
+
+    Whatever the order in which they are written, a tower is done before what stands beside it has begun.
+    """
+    before = [
+        [graph.producers[use.tensor] for use in operator.inputs if use.tensor in graph.producers]
+        for operator in graph.operators
+    ]
+    depth: list[int] = []
+    for rows in before:
+        depth.append(1 + max((depth[k] for k in rows), default=0))
+    read = {k for rows in before for k in rows}
     order: list[int] = []
     placed: set[int] = set()
-    for k, operator in enumerate(graph.operators):
-        if operator.kind is Kind.INPUT:
-            continue
-        for use in operator.inputs:
-            source = graph.producers.get(use.tensor)
-            if source is not None and source not in placed and graph.operators[source].kind is Kind.INPUT:
-                placed.add(source)
-                order.append(source)
-        order.append(k)
-    return order + [k for k, one in enumerate(graph.operators) if one.kind is Kind.INPUT and k not in placed]
+    for sink in sorted((k for k in range(len(before)) if k not in read), key=depth.__getitem__):
+        stack = [sink]
+        while stack:
+            k = stack[-1]
+            left = [one for one in before[k] if one not in placed]
+            if left:
+                stack.append(max(left, key=depth.__getitem__))
+                continue
+            stack.pop()
+            if k not in placed:
+                placed.add(k)
+                order.append(k)
+    return order
 
 
 @dataclass(slots=True)
@@ -163,27 +177,35 @@ def _ways(operator: Operator) -> Iterable[tuple[str, Use]]:
 def alike(graph: OperatorGraph, parts: list[Segment]) -> list[Alike | None]:
     """For each segment how it repeats an earlier one; None for the first of its kind."""
     known = _Colours()
-    firsts: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    forms: dict[int, _Form] = {}
+    found: list[Alike | None] = [None] * len(parts)
     written: dict[Hashable, int] = {}
-    found: list[Alike | None] = []
+    forms: dict[int, _Form] = {}
+    coarse: dict[Hashable, list[int]] = {}
+    paired: list[tuple[int, int]] = []
     for k, segment in enumerate(parts):
         # Most graphs write their layers alike: then nothing needs to be compared but the writing.
         before = written.setdefault(_as_written(graph, segment), k)
         if before < k:
-            found.append(_paired(graph, parts[before], segment, before, found[before]))
+            paired.append((before, k))
             continue
-        form = _form(graph, segment, known)
-        form.refine(known)
-        forms[k] = form
-        match = None
-        for first in firsts.setdefault(form.signature(), []):
-            match = _matched(graph, parts[first], forms[first], segment, form, first, known)
-            if match is not None:
-                break
-        if match is None:
-            firsts[form.signature()].append(k)
-        found.append(match)
+        forms[k] = _form(graph, segment, known)
+        coarse.setdefault(forms[k].signature(), []).append(k)
+    for group in coarse.values():
+        # What nothing else resembles, whole towers among it, is like nothing.
+        if len(group) == 1:
+            continue
+        firsts: dict[Hashable, list[int]] = {}
+        for k in group:
+            forms[k].refine(known)
+            same = firsts.setdefault(forms[k].signature(), [])
+            for first in same:
+                found[k] = _matched(graph, parts[first], forms[first], parts[k], forms[k], first, known)
+                if found[k] is not None:
+                    break
+            if found[k] is None:
+                same.append(k)
+    for before, k in paired:
+        found[k] = _paired(graph, parts[before], parts[k], before, found[before])
     return found
 
 

@@ -232,12 +232,15 @@ def schema() -> dict[str, Any]:
 
 def _with_graph(definitions: dict[str, Any]) -> None:
     """The form of an operator graph, which is loaded where there is one alone."""
+    from .schema_families import FAMILIES
     from .schema_graph import GraphText
 
-    graph = GraphText.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
-    definitions.update(graph.pop("$defs"))
-    definitions["GraphText"] = graph
-    definitions["Model"]["properties"]["graph"]["anyOf"][0] = {"$ref": "#/$defs/GraphText"}
+    forms = [GraphText, *FAMILIES.values()]
+    for form in forms:
+        graph = form.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
+        definitions.update(graph.pop("$defs", {}))
+        definitions[form.__name__] = graph
+    definitions["Model"]["properties"]["graph"]["anyOf"][:1] = [{"$ref": f"#/$defs/{form.__name__}"} for form in forms]
     operand = definitions.pop("GraphOperand")
     words: list[dict[str, Any]] = [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": 8}]
     definitions["GraphOperand"] = {"anyOf": [operand, *words]}

@@ -49,8 +49,14 @@ def _resolved(loaded: LoadedProposal, library: Library, collect: Collector) -> C
     if graph is not None and model is not None:
         compare_graph(graph, model, collect)
     described, cluster = ClusterResolver(stated.cluster, library, collect).resolve()
-    batch = resolve_batch(stated.workload, collect, replicas_of(stated.plans, described) if loaded.launched else None)
-    workload = resolve_workload(stated.workload, batch, collect, stated_dispatch(stated.proposal))
+    if graph is not None and not graph.sequential and model is None and sequence_length is None:
+        sequence_length = 1
+        collect.assume("workload.sequence_length", "/workload/sequence_length", "1", "no size of the graph depends on it")
+    derived = replicas_of(stated.plans, described) if loaded.launched else None
+    batch = resolve_batch(stated.workload, sequence_length, collect, derived)
+    workload = resolve_workload(
+        stated.workload, batch, collect, stated_dispatch(stated.proposal), sequence_length=sequence_length
+    )
     if cluster is not None and heading.framework is not None:
         names = families(heading.framework.name, heading.framework.version)
         cluster = calibrated(cluster, library.calibration, *names, carry=library.carried)

@@ -19,12 +19,14 @@ from ..model.described import (
     Size,
     built,
 )
+from ..model.families import Family
 from ..model.graph import OPERATOR_LIMIT, SIZE_LIMIT, GraphError, OperatorGraph
+from ..model.operator import Kind
 from .load import validate_part
 from .schema_graph import GraphOperand, GraphOperator, GraphText
 
 _SIZE: Final = f"a whole number from 1 to 2^40, '{MICROBATCH}', '{SEQUENCE_LENGTH}', or such as '{MICROBATCH} x 4 / 2'"
-_DOCS: Final = "See 'model.graph' in docs/proposal.md."
+DOCS: Final = "See 'model.graph' in docs/proposal.md."
 #: What a graph is built with to check it.
 _ONE: Final = 1
 
@@ -35,7 +37,7 @@ At = Callable[[str], Place]
 class GraphCase:
     """A graph that can be built, by whom it was stated, and what was counted when it was checked for one sequence."""
 
-    described: DescribedGraph
+    source: DescribedGraph | Family
     path: str
     file: str | None
     operators: int
@@ -46,10 +48,24 @@ class GraphCase:
     layer_operators: int
 
     @property
+    def family(self) -> str | None:
+        """The family that it was named by; None for operators that are given."""
+        return None if isinstance(self.source, DescribedGraph) else self.source.family
+
+    @property
+    def sequential(self) -> bool:
+        """Whether the workload's sequence length says anything of it."""
+        if isinstance(self.source, DescribedGraph):
+            return any(SEQUENCE_LENGTH in size.words for size in self.source.dims.values())
+        return self.source.sequential
+
+    @property
     def called(self) -> dict[str, str]:
         """Dims that run over the sequences of a step, and over the tokens of one, whatever they are called."""
-        found = {}
-        for name, size in self.described.dims.items():
+        found: dict[str, str] = {}
+        if not isinstance(self.source, DescribedGraph):
+            return found
+        for name, size in self.source.dims.items():
             if MICROBATCH in size.words:
                 found[name] = "batch"
             elif SEQUENCE_LENGTH in size.words:
@@ -58,7 +74,16 @@ class GraphCase:
 
     def build(self, batch: int, sequence: int, dtype: str) -> OperatorGraph:
         """The graph of `batch` sequences."""
-        return built(self.described, batch, sequence, dtype)
+        if isinstance(self.source, DescribedGraph):
+            return built(self.source, batch, sequence, dtype)
+        return self.source.graph(batch, sequence, dtype)
+
+
+def graph_case(source: DescribedGraph | Family, graph: OperatorGraph, path: str, file: str | None) -> GraphCase:
+    """The case of a source whose graph was built of one sequence, with what it counts."""
+    layers = layers_of(graph)
+    own = sum(1 for one in graph.operators if one.kind not in (Kind.INPUT, Kind.OUTPUT))
+    return GraphCase(source, path, file, own, graph.parameters, graph.forward_flops, layers.count, layers.operators)
 
 
 def read_graph(document: Document, base: str, path: str, sequence: int | None) -> GraphCase:
@@ -90,22 +115,18 @@ def read_graph(document: Document, base: str, path: str, sequence: int | None) -
         raise InputError(
             error.message, place=at(pointers.of(error)), code=error.code, remedy=error.remedy
         ) from None
-    file = document.name if not base else None
-    layers = layers_of(graph)
-    return GraphCase(
-        described, path, file, len(described.operators), graph.parameters, graph.forward_flops, layers.count, layers.operators
-    )
+    return graph_case(described, graph, path, document.name if not base else None)
 
 
-def graph_file(raw: bytes, name: str, path: str, sequence: int | None) -> GraphCase:
-    """The graph of a file of its own."""
+def graph_document(raw: bytes, name: str) -> tuple[Document, dict[str, object]]:
+    """A file with a graph of its own, and its keys."""
     document = parse_document(raw, name)
     if not isinstance(document.data, dict):
         raise InputError(
-            "a graph is a mapping with 'dims', 'inputs' and 'operators'", place=document.place(""), code="input.graph.file",
-            remedy=_DOCS,
+            "a graph is a mapping with 'dims', 'inputs' and 'operators', or with a 'family'", place=document.place(""),
+            code="input.graph.file", remedy=DOCS,
         )  # fmt: skip
-    return read_graph(document, "", path, sequence)
+    return document, document.data
 
 
 @dataclass(slots=True)
@@ -130,7 +151,7 @@ def _described(stated: GraphText, at: At) -> tuple[DescribedGraph, _Pointers]:
     """The description, and where its parts stand."""
     for key in ("dims", "operators"):
         if not getattr(stated, key):
-            raise InputError(f"the graph states no '{key}'", place=at(""), code="input.graph.operator", remedy=_DOCS)
+            raise InputError(f"the graph states no '{key}'", place=at(""), code="input.graph.operator", remedy=DOCS)
     pointers = _Pointers({}, {}, {})
     sizes = {name: _size(name, value, at(pointer_to("dims", name))) for name, value in (stated.dims or {}).items()}
 
@@ -159,7 +180,7 @@ def _operator(
 ) -> DescribedOperator:
     for key in ("name", "kind"):
         if getattr(one, key) is None:
-            raise InputError(f"an operator states no '{key}'", place=at(here), code="input.graph.operator", remedy=_DOCS)
+            raise InputError(f"an operator states no '{key}'", place=at(here), code="input.graph.operator", remedy=DOCS)
     name, kind = one.name or "", one.kind or ""
     if name in pointers.operators:
         raise InputError(
@@ -196,7 +217,7 @@ def _operator(
         pointers.reads.setdefault((name, tensor), pointer)
         if row.dims is None or row.from_ is not None:
             raise InputError(
-                f"an output of '{name}' does not state its dims", place=at(pointer), code="input.graph.dim", remedy=_DOCS
+                f"an output of '{name}' does not state its dims", place=at(pointer), code="input.graph.dim", remedy=DOCS
             )
         outputs.append(Operand(tensor, tuple(row.dims), row.dtype))
     if not results and inputs:

@@ -50,22 +50,30 @@ def resolve_model(stated: Model | None, sequence_length: int | None, collect: Co
     if stated.config is not None:
         return _from_config(stated.config.file, stated.config.kind, sequence_length, collect)
     assert stated.transformer is not None
-    return _from_shapes(stated.transformer, sequence_length, collect)
+    return transformer_of(stated.transformer, sequence_length, collect)
 
 
 def resolve_graph(stated: Model | None, sequence_length: int | None, collect: Collector) -> GraphCase | None:
-    """The operator graph that the proposal gives, here or in a file. Raises InputError for one that cannot be."""
+    """The operator graph that the proposal gives, here or in a file; None, too, with what its family lacks noted.
+
+    Raises InputError for one that cannot be.
+    """
     if stated is None or stated.graph is None:
         return None
     # Few proposals give one.
-    from .resolve_graph import graph_file, read_graph
+    from .resolve_family import family_graph
+    from .resolve_graph import graph_document, read_graph
 
     path = "/model/graph"
+    document, base, data = collect.loaded.document, path, stated.graph
     file = stated.graph.get("file")
     if isinstance(file, str) and len(stated.graph) == 1:
         raw, name, _ = collect.read(file, f"{path}/file", "graph")
-        return graph_file(raw, name, path, sequence_length)
-    return read_graph(collect.loaded.document, path, path, sequence_length)
+        document, data = graph_document(raw, name)
+        base = ""
+    if "family" in data:
+        return family_graph(data, document, base, path, sequence_length, collect)
+    return read_graph(document, base, path, sequence_length)
 
 
 def compare_graph(graph: GraphCase, model: Transformer, collect: Collector) -> None:
@@ -101,8 +109,11 @@ def _assume_balance(path: str, collect: Collector) -> None:
     collect.assume("model.moe.imbalance", path, "1", "no router is known to balance its load; the busiest expert rank decides")
 
 
-def _from_shapes(shape: TransformerShape, sequence_length: int | None, collect: Collector) -> Transformer | None:
-    path = "/model/transformer"
+def transformer_of(
+    shape: TransformerShape, sequence_length: int | None, collect: Collector, path: str = "/model/transformer"
+) -> Transformer | None:
+    """The shapes that stand at `path` with their documented defaults; None with what is missing noted."""
+    section = path.strip("/").replace("/", ".")
     gaps = [name for name in NEEDED_SHAPES if getattr(shape, name) is None]
     if shape.moe is not None and shape.moe.ffn is not None and shape.moe.every in (None, 1):
         gaps = [name for name in gaps if name != "ffn" or (shape.moe.first_dense or 0) > 0]
@@ -115,38 +126,38 @@ def _from_shapes(shape: TransformerShape, sequence_length: int | None, collect: 
         collect.lacks(
             "shapes",
             f"{path}/{name.replace('.', '/')}",
-            f"'model.transformer.{name}'",
+            f"'{section}.{name}'",
             "the model's configuration or its paper",
         )
     if shape.hidden and shape.heads and shape.head_dim is None and shape.hidden % shape.heads:
         collect.lacks(
             "shapes",
             f"{path}/head_dim",
-            f"'model.transformer.head_dim': hidden {shape.hidden} is not divisible by heads {shape.heads}",
+            f"'{section}.head_dim': hidden {shape.hidden} is not divisible by heads {shape.heads}",
             "the model's configuration",
         )
         return None
     if gaps:
         return None
-    return _filled(shape, sequence_length, collect)
+    return _filled(shape, sequence_length, collect, path)
 
 
-def _filled(shape: TransformerShape, sequence_length: int | None, collect: Collector) -> Transformer | None:
-    path = "/model/transformer"
+def _filled(shape: TransformerShape, sequence_length: int | None, collect: Collector, path: str) -> Transformer | None:
+    item = path.strip("/").replace("/", ".").replace("model.transformer", "model")
     assert shape.layers
     assert shape.hidden
     assert shape.heads
     assert shape.vocabulary
     family = shape.family or "gpt"
     if shape.family is None:
-        collect.assume("model.family", f"{path}/family", "gpt", "documented default of a transformer description")
+        collect.assume(f"{item}.family", f"{path}/family", "gpt", "documented default of a transformer description")
     llama = family == "llama"
     why = f"the {family} family"
 
     def choose(name: str, value: T | None, default: T) -> T:
         """The family's word where the description has none; an assumption of its own only where it is not the family's."""
         if value is None and name in ("kv_heads", "positions", "moe.ffn", "moe.every"):
-            collect.assume(f"model.{name}", f"{path}/{name.replace('.', '/')}", default, why)
+            collect.assume(f"{item}.{name}", f"{path}/{name.replace('.', '/')}", default, why)
         return default if value is None else value
 
     biases = choose("biases", shape.biases, not llama)
@@ -217,7 +228,7 @@ class Batch:
 
 
 def resolve_batch(
-    stated: WorkloadChoice | None, collect: Collector, derived: tuple[int, str] | None = None
+    stated: WorkloadChoice | None, sequence_length: int | None, collect: Collector, derived: tuple[int, str] | None = None
 ) -> Batch:
     """The global batch in sequences; missing where it is not stated, or stated in tokens without a sequence length.
 
@@ -234,18 +245,19 @@ def resolve_batch(
     value = int(stated.global_batch.value)
     if stated.global_batch.dimension is Dimension.SEQUENCES:
         return Batch(value, 0)
-    if stated.sequence_length is None:
+    if sequence_length is None:
         return Batch(None, 0)
-    return Batch(value // stated.sequence_length or None, value % stated.sequence_length)
+    return Batch(value // sequence_length or None, value % sequence_length)
 
 
 def resolve_workload(
-    stated: WorkloadChoice | None, batch: Batch, collect: Collector, dispatch: tuple[Dispatcher | None, bool | None]
-) -> Workload | None:
+    stated: WorkloadChoice | None, batch: Batch, collect: Collector, dispatch: tuple[Dispatcher | None, bool | None], *,
+    sequence_length: int | None,
+) -> Workload | None:  # fmt: skip
     """The workload, or None with every gap noted. `dispatch`: what the settings say of the exchange between experts."""
     path = "/workload"
     stated = stated or WorkloadChoice()
-    if stated.sequence_length is None:
+    if sequence_length is None:
         collect.lacks("shapes", f"{path}/sequence_length", "'workload.sequence_length'", "the training recipe")
     precision = _precision(stated, collect)
     optimizer = _optimizer(stated, collect)
@@ -268,10 +280,10 @@ def resolve_workload(
             collect.contradicts("dispatch", f"{path}/{name}", detail)
     if stated.dynamic_shapes is None:
         collect.assume("workload.dynamic_shapes", f"{path}/dynamic_shapes", "false", "documented default")
-    if stated.sequence_length is None or batch.sequences is None or precision is None or optimizer is None:
+    if sequence_length is None or batch.sequences is None or precision is None or optimizer is None:
         return None
     return Workload(
-        sequence_length=stated.sequence_length,
+        sequence_length=sequence_length,
         global_batch=batch.sequences,
         precision=precision,
         optimizer=optimizer,

@@ -197,6 +197,8 @@ def _model(given: Given, left_out: tuple[str, ...]) -> Iterator[str]:
     if model is None:
         yield "  # The shapes of the model; or, instead, its own file: config: {file: config.json, kind: hf-config}."
         yield "  # transformer: {family: llama, layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, vocabulary: 128256}"
+        yield "  # Of another family: graph: {family: wide_resnet, layers: 50, width_factor: 2, image_size: 224} (or"
+        yield "  # encoder_decoder, vision_decoder); of none, graph: with its operators. See 'model.graph' in docs/proposal.md."
         return
     if model.reference is not None:
         yield f"  # The model's own file, sha256 {model.sha256[:16]}...; it is read again at every review."

@@ -184,8 +184,9 @@ def _model(review: Review) -> tuple[str, str] | None:
             repeats = f"{graph.layers} layers recognised, {graph.layer_operators} operators each"
         return (
             "Model",
-            f"an operator graph: {plural(graph.operators, 'operator')}, {repeats}, {large(graph.parameters)} parameters "
-            f"({count(graph.parameters)}), {large(graph.forward_flops)} FLOPs forward a sequence",
+            f"{graph.family or 'an operator graph'}: {plural(graph.operators, 'operator')}, {repeats}, "
+            f"{large(graph.parameters)} parameters ({count(graph.parameters)}), "
+            f"{large(graph.forward_flops)} FLOPs forward a sequence",
         )
     if model is None:
         return ("Model", "not described completely")

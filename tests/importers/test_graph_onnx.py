@@ -183,7 +183,7 @@ def residual(path: Path) -> Path:
 
 
 def test_a_residual_network_counts_what_the_built_one_counts(tmp_path: Path) -> None:
-    found, own = graph(residual(tmp_path / "r.onnx"), 2, 1), wide_resnet_graph(2, blocks=(2,), width=64, image=64)
+    found, own = graph(residual(tmp_path / "r.onnx"), 2, 1), wide_resnet_graph(2, blocks=(2,), width_factor=1, image=64)
     assert found.forward_flops == own.forward_flops
     assert found.parameters == own.parameters
     (seven,) = (one for one in found.operators if one.name == "stem.conv")

@@ -13,7 +13,7 @@ from planproof.model.cutting import layers_of, stage_graph
 from planproof.model.described import DescribedGraph, DescribedOperator, Operand, Size, built
 from planproof.model.graph import GraphError, OperatorGraph
 from planproof.model.operator import Kind, Role, Split
-from planproof.proposal.resolve_graph import graph_file
+from planproof.proposal.resolve_graph import graph_document, read_graph
 from published_shapes import DEEPSEEK_V3, GPT2_XL, LLAMA3_8B, MIXTRAL_8X7B
 
 DATA = Path(__file__).resolve().parent.parent / "data/graphs"
@@ -21,7 +21,8 @@ BATCH, SEQUENCE = 2, 256
 
 
 def graph(name: str) -> OperatorGraph:
-    return graph_file((DATA / name).read_bytes(), name, "/model/graph", SEQUENCE).build(BATCH, SEQUENCE, "bf16")
+    document, _ = graph_document((DATA / name).read_bytes(), name)
+    return read_graph(document, "", "/model/graph", SEQUENCE).build(BATCH, SEQUENCE, "bf16")
 
 
 def written(one: OperatorGraph) -> list[object]:

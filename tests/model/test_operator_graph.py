@@ -8,7 +8,8 @@ import pytest
 from planproof.model import MixtureOfExperts, Transformer, forward_flops_per_token, parameters
 from planproof.model.builders import Shape, transformer_graph
 from planproof.model.builders_convolution import wide_resnet_graph
-from planproof.model.builders_towers import encoder_decoder_graph, vision_graph
+from planproof.model.builders_towers import encoder_decoder_graph
+from planproof.model.builders_vision import Projector, VisionTower, vision_graph
 from planproof.model.operator import Kind, bytes_read, bytes_written, kept_bytes
 from published_shapes import ALL, DEEPSEEK_V3, GPT2_XL, GPT3_175B, LLAMA3_8B, LLAMA3_70B, MIXTRAL_8X7B
 
@@ -102,7 +103,7 @@ def test_t5_small_has_its_published_parameters() -> None:
 
 def test_clip_large_336_has_its_published_parameters() -> None:
     """303,507,456 of the vision tower of openai/clip-vit-large-patch14-336, without its projection."""
-    graph = vision_graph(CLIP, 2, 336, 14)
+    graph = vision_graph(VisionTower(CLIP, 336, 14), 2)
     assert graph.parameters == 303_507_456
     tokens = 24 * 24 + 1
     patches = 2 * 2 * 24 * 24 * 3 * 14 * 14 * 1024
@@ -110,23 +111,37 @@ def test_clip_large_336_has_its_published_parameters() -> None:
     assert graph.forward_flops == patches + layers
 
 
-def test_a_vision_tower_before_a_decoder_is_one_graph() -> None:
+def test_a_decoder_attends_to_a_vision_tower_in_one_graph() -> None:
     decoder = replace(LLAMA3_8B, layers=2)
-    graph = vision_graph(CLIP, 2, 336, 14, decoder=decoder, shape=Shape(2, 64))
+    graph = vision_graph(VisionTower(CLIP, 336, 14), 2, decoder=decoder, shape=Shape(2, 64), cross=True)
     cross = 2 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 4096)  # one cross attention and its norm a layer
     assert graph.parameters == 303_507_456 + parameters(decoder) + cross + 1024 * 4096 + 4096
 
 
+def test_patches_before_the_text_are_tokens_of_the_decoder() -> None:
+    """Two pictures of 576 patches a sequence, merged four to one; the decoder's work is that of the whole sequence."""
+    decoder, tower, batch, sequence = replace(LLAMA3_8B, layers=2), VisionTower(CLIP, 336, 14), 3, 320
+    alone = vision_graph(tower, 6).forward_flops
+    projector = Projector(layers=2, merge=2, norm=True)
+    graph = vision_graph(tower, 6, decoder=decoder, shape=Shape(batch, sequence), projector=projector)
+    patches = batch * 2 * 144
+    own = 2 * patches * (4096 * 4096 + 4096 * 4096)
+    assert graph.forward_flops - alone - own == batch * sequence * forward_flops_per_token(decoder, sequence, True).total
+    assert graph.parameters == 303_507_456 + 2 * 4096 + 2 * (4096**2 + 4096) + parameters(decoder)
+    (embedded,) = (one for one in graph.operators if one.name == "embedding")
+    assert embedded.sizes["sequence"] == sequence - 2 * 144
+
+
 @pytest.mark.parametrize(
-    ("blocks", "width", "count"),
-    [((3, 4, 6, 3), 64, 25_557_032), ((3, 4, 6, 3), 128, 68_883_240), ((3, 4, 23, 3), 128, 126_886_696)],
+    ("blocks", "factor", "count"),
+    [((3, 4, 6, 3), 1, 25_557_032), ((3, 4, 6, 3), 2, 68_883_240), ((3, 4, 23, 3), 2, 126_886_696)],
 )
-def test_residual_networks_have_their_published_parameters(blocks: tuple[int, ...], width: int, count: int) -> None:
+def test_residual_networks_have_their_published_parameters(blocks: tuple[int, ...], factor: int, count: int) -> None:
     """ResNet-50, Wide-ResNet-50-2, Wide-ResNet-101-2 as torchvision counts them."""
-    assert wide_resnet_graph(2, blocks=blocks, width=width).parameters == count
+    assert wide_resnet_graph(2, blocks=blocks, width_factor=factor).parameters == count
 
 
 def test_resnet_50_has_its_published_multiply_adds() -> None:
     """4.089 G multiply-adds a picture of 224 x 224: torchvision's table, 4.09 GFLOPS."""
-    graph = wide_resnet_graph(1, width=64)
+    graph = wide_resnet_graph(1, width_factor=1)
     assert round(graph.forward_flops / 2 / 1e9, 2) == 4.09

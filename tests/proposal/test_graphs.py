@@ -131,7 +131,7 @@ def test_a_file_is_read_and_its_own_lines_are_named(tmp_path: Path) -> None:
 
 def test_the_example_of_the_page_reads() -> None:
     page = (Path(__file__).resolve().parent.parent.parent / "docs/proposal.md").read_text(encoding="utf-8")
-    block = page.partition("### `model.graph`")[2].partition("```yaml\n")[2].partition("```")[0]
+    block = page.partition("Any other model by its operators")[2].partition("```yaml\n")[2].partition("```")[0]
     found = case("planproof: 1\n" + block)
     assert found.graph is not None
     assert found.graph.parameters == 65536 * 2048 + 2 * 2048 * 8192 + 2048
