@@ -94,6 +94,10 @@ class GraphTimeModel(TimeModel):
         self._parts_of: dict[tuple[object, ...], StageParts] = {}
         self._stage_costs: dict[tuple[object, ...], StageCost] = {}
 
+    def under(self, factors: Factors) -> TimeModel:
+        """The same under other factors, layouts as they are."""
+        return GraphTimeModel(self.layouts, self.workload, self.cluster, factors, self.constants, self.transfer)
+
     @property
     def has_attention(self) -> bool:
         """Whether there is an attention whose kernel matters."""
@@ -115,6 +119,27 @@ class GraphTimeModel(TimeModel):
             parts = self.stage_parts(plan, stage, recompute)
             found = self._stage_costs[key] = self._stage(stage, parts, groups, recompute, plan.zero)
         return found
+
+    def exposed_by_tier(self, plan: Plan, index: int) -> tuple[dict[str, float], dict[str, float]]:
+        """(forward, backward) seconds of the conversions and exchanges of a stage's layers, half of them in either pass, and of
+        gathers; what is repeated comes in the backward pass.
+        """
+        stage, recompute = plan.stages[index], plan.recompute_of(index)
+        cost, parts = self._cost(plan, index), self.stage_parts(plan, stage, recompute)
+        ahead: dict[str, float] = {}
+        back: dict[str, float] = {}
+        for one in parts.layers:
+            for name, seconds in one.spent.tiers:
+                ahead[name] = ahead.get(name, 0.0) + seconds / 2
+                back[name] = back.get(name, 0.0) + seconds / 2
+            for name, seconds in one.repeated.tiers if recompute is Recompute.FULL else ():
+                back[name] = back.get(name, 0.0) + seconds
+        gather = dict(zip(STAGE_TERMS, cost.terms, strict=True))["gather"]
+        if gather:
+            groups = self.layout(plan, stage.mesh)
+            name = self.network.levels(stage.mesh.data, groups.data[1])[-1].tier.name
+            back[name] = back.get(name, 0.0) + gather
+        return ahead, back
 
     def stage_parts(self, plan: Plan, stage: Stage, recompute: Recompute) -> StageParts:
         """The layers of a stage in the quickest of the ways that their carries may lie."""
