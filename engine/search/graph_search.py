@@ -24,8 +24,8 @@ from .space import LeftOut
 from .tally import Found, Miss, SimplerThan, Tally
 from .uniform import UniformSearch, everything
 
-#: Chains that are priced of one setting, and of all, at most.
-OF_ONE, OF_ALL = 40, 1_500
+#: A setting of so few plans is looked at whole; of others so many chains, and of all so many are priced.
+WHOLE, OF_ONE, OF_ALL = 4_000, 60, 1_500
 #: Rounding of sums that are formed in another order.
 SLACK = 1 - 1e-9
 _WORK, _TABLE, _CHAIN, _PLAN, _TIMED = range(5)
@@ -249,7 +249,7 @@ class _Stream:
             self._push(max(bound, SLACK * least), _CHAIN, setting)
             return
         taken = self._taken.get(setting, 0)
-        if taken >= OF_ONE or search.enough:
+        if search.enough or (taken >= OF_ONE and search.uneven_space.plans(setting) > WHOLE):
             self._leave(bound)
             return
         before = chains.expanded
