@@ -9,7 +9,7 @@ how a layout is chosen, stages or schedules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
+from math import fsum, prod
 from typing import NamedTuple
 
 from ..cluster import Cluster
@@ -21,7 +21,7 @@ from .collectives import Network, Spent
 from .device_mesh import DeviceMesh, MeshAxis
 from .factors import Constant, Factors
 from .operator_cost import OperatorPricer, Terms, at_an_end
-from .overlap import add
+from .overlap import add, longer
 from .tensor_layout import LayoutStep
 
 #: The one axis of a replica's devices.
@@ -77,6 +77,8 @@ class LayerParts(NamedTuple):
     attention: float
     memory: float
     tensor: float
+    #: What launching adds to passes: the host runs ahead of the device, but not in every kernel.
+    launch: float
     ends: float
     again: float
     core: float
@@ -87,6 +89,8 @@ class LayerParts(NamedTuple):
     divided: int
     whole: int
     summed: int
+    #: Of both, those of the embedding and the head.
+    of_ends: int
     #: Bytes kept for the backward pass: with nothing recomputed, without attention cores, and of the ends alone.
     kept: int
     kept_selective: int
@@ -111,6 +115,7 @@ class LayerPricer:
         self.model, self.workload, self.cluster, self.network = model, workload, cluster, network
         self._factors, self._constants = factors, constants
         self._pricers: dict[tuple[int, int], OperatorPricer] = {}
+        self._launch = 0.0
         self._known: dict[tuple[int, tuple[int, int], tuple[int, int]], tuple[LayerLayout, LayerParts]] = {}
 
     def operators(self, tensor: tuple[int, int]) -> OperatorPricer:
@@ -121,6 +126,9 @@ class LayerPricer:
             found = self._pricers[tensor] = OperatorPricer(
                 self.workload, self.cluster, mesh, Terms(), self._factors, self._constants
             )
+            # Launches are a floor under each pass, not under each kernel, as a stage of shapes has it.
+            self._launch = found.rates.launch
+            found.rates = found.rates._replace(launch=0.0)
         return found
 
     def parts(self, layout: LayerLayout, tensor: tuple[int, int], data: tuple[int, int]) -> LayerParts:
@@ -136,9 +144,10 @@ class LayerPricer:
         pricer, tensors = self.operators(tensor), layout.tensors
         sums = dict.fromkeys(("gemm", "attention", "memory", "ends", "again", "core", "forward", "backward", "weight"), 0.0)
         spent = repeated = Spent(0.0)
-        divided = whole = summed = kept = selective = of_ends = logits = largest = matrix = scores = queries = 0
+        divided = whole = summed = at_ends = kept = selective = of_ends = logits = largest = matrix = scores = queries = 0
         memories = set(layout.entering[1:])
         ahead = behind = 0.0
+        kernels = 0, 0
         for one in layout.placed:
             operator, split = one.operator, (one.loop,)
             parts = pricer.parts(split)
@@ -156,6 +165,8 @@ class LayerPricer:
             sums["weight"] += one.copies * weight
             sums["again"] += 0.0 if end else one.copies * forward
             sums["core"] += one.copies * forward if operator.kind is Kind.ATTENTION else 0.0
+            if operator.kind not in (Kind.INPUT, Kind.OUTPUT):
+                kernels = kernels[0] + one.copies, kernels[1] + one.copies * (2 if own else 1)
             if operator.kind is Kind.ATTENTION:
                 sizes = {loop.name: -(-loop.size // parts.get(loop.name, 1)) for loop in operator.loops}
                 scores += one.copies * prod(sizes.values())
@@ -174,6 +185,7 @@ class LayerPricer:
                 here = prod(local_sizes(use, tensors[use.tensor], parts))
                 matrix = max(matrix, here * ELEMENT_BYTES[tensors[use.tensor].dtype] if not end else 0)
                 count = one.copies * here
+                at_ends += count if end else 0
                 if one.loop in use.loops:
                     divided += count
                 else:
@@ -199,11 +211,16 @@ class LayerPricer:
             one_carry = tensors[layout.entering[0]]
             carry = one_carry.bytes // (tensor[0] if layout.carry is not None else 1)
         compute = sums["forward"] + sums["backward"] + sums["weight"]
-        stall = pricer.rates.stall
+        passes = sums["forward"] + ahead, sums["backward"] + sums["weight"] + behind
+        waits = [
+            longer(seconds, number * self._launch) - seconds + pricer.rates.stall
+            for seconds, number in zip(passes, kernels, strict=True)
+        ]
         return LayerParts(
-            sums["forward"] + ahead + stall, sums["backward"] + behind + stall, sums["weight"], sums["gemm"],
-            sums["attention"], sums["memory"] + 2 * stall, spent.seconds, sums["ends"], sums["again"] + repeated.seconds,
-            sums["core"], compute, spent, repeated, divided, whole, summed, kept, selective, of_ends, logits, carry, largest,
+            sums["forward"] + ahead + waits[0], sums["backward"] + behind + waits[1], sums["weight"], sums["gemm"],
+            sums["attention"], sums["memory"], spent.seconds, fsum(waits), sums["ends"],
+            sums["again"] + repeated.seconds + waits[0], sums["core"], compute, spent, repeated, divided, whole, summed, at_ends,
+            kept, selective, of_ends, logits, carry, largest,
             matrix, scores, queries,
         )  # fmt: skip
 

@@ -66,7 +66,8 @@ class GraphMemoryTerms(MemoryTerms):
         each, count, e = state_bytes(workload), parts.parameters, element_bytes(workload)
         sharded = plan.zero >= 1 and mesh.data > 1
         instances = self.implementation.optimizer_instances
-        largest = max(one.divided + one.whole for one in parts.layers)
+        largest = max(one.divided + one.whole - one.of_ends for one in parts.layers)
+        at_ends = sum(one.of_ends for one in parts.layers) + parts.shared
 
         def state(width: int, from_zero: int) -> int:
             shards = mesh.data if plan.zero >= from_zero else 1
@@ -78,7 +79,7 @@ class GraphMemoryTerms(MemoryTerms):
         whole = plan.zero == 3 and sharded and plan.pipeline > 1 and plan.accumulation > 1
         gathered = buffers = 0
         if plan.zero == 3 and sharded:
-            gathered = (count if whole else min(count, 2 * largest)) * each.parameters
+            gathered = (count if whole else min(count, min(2, stage.layers) * largest + at_ends)) * each.parameters
         if plan.zero >= 2 and sharded:
             buffers += (count if whole else largest) * each.gradients
         logits = sum(one.logits for one in parts.layers)

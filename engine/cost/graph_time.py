@@ -169,7 +169,8 @@ class GraphTimeModel(TimeModel):
                 best = seconds, StageParts(way, parts, chosen, shared)
         if best is None:
             raise InputError(
-                f"layers {stage.first} to {stage.last}: no layout of their operators is as stated and divides {stage.mesh.tensor} ways",
+                f"layers {stage.first} to {stage.last}: no layout of their operators is as stated and divides "
+                f"{stage.mesh.tensor} ways",
                 code="input.layout", remedy="State other dims under 'layouts', or a tensor degree that divides them.",
             )  # fmt: skip
         return best[1]
@@ -192,18 +193,25 @@ class GraphTimeModel(TimeModel):
         for one in parts.layers:
             again = one.again if recompute is Recompute.FULL else one.core if recompute is Recompute.SELECTIVE else 0.0
             spent = add(one.spent, one.repeated) if recompute is Recompute.FULL else one.spent
-            gathered, scattered = self._sharded(one.divided + one.whole, data, zero)
+            gathered, scattered = self._sharded(one.divided + one.whole - one.of_ends, data, zero)
             both = add(gathered, scattered)
             gather = beside(gathered.seconds, self._prefetch * (one.forward - one.tensor / 2), rates.interference)
             window = one.backward + one.weight + again - one.tensor / 2
             gather_back = beside(both.seconds, self._prefetch * window, rates.interference)
+            if one.of_ends and zero >= 2:
+                # Gathered once, beside themselves: between their passes nothing would hide a second gather.
+                ahead, back = self._sharded(one.of_ends, data, zero)
+                gather += max(0.0, ahead.seconds - self._prefetch * one.ends / 3)
+                gather_back += max(0.0, back.seconds - self._prefetch * 2 * one.ends / 3)
+                gathered, scattered = add(gathered, ahead.scaled(0.5)), add(scattered, back)
             forward += one.forward + gather
             backward += one.backward + again + gather_back
             weight += one.weight
             compute += one.compute + again
-            rows = (("gemm", one.gemm), ("attention", one.attention), ("memory", one.memory), ("tensor", one.tensor))
-            for name, seconds in (*rows, ("ends", one.ends), ("gather", gather + gather_back), ("recompute", again)):
-                terms[name] += seconds
+            for name in ("gemm", "attention", "memory", "tensor", "launch", "ends"):
+                terms[name] += getattr(one, name)
+            terms["gather"] += gather + gather_back
+            terms["recompute"] += again
             for spending in (spent, gathered.scaled(2), scattered):
                 for name, seconds in spending.tiers:
                     tiers[name] = tiers.get(name, 0.0) + seconds
@@ -366,8 +374,12 @@ class GraphTimeModel(TimeModel):
         return any(width % degree == 0 and (width // degree) % 64 for degree in degrees for width in self.graph.widths)
 
     def launch_share(self, plan: Plan) -> float:
-        """Kernels are priced one by one, each at least a launch: nothing is added to a pass."""
-        return 0.0
+        """The share of the longest stage's time that launching adds to what the device does, without a calibrated stall."""
+        costs = self.costs(plan)
+        totals = [cost.durations.total for cost in costs]
+        index = totals.index(max(totals))
+        stall = 2 * plan.stages[index].layers * self.rates(self.cluster.device).stall
+        return max(0.0, costs[index].terms[STAGE_TERMS.index("launch")] - stall) / fsum(costs[index].terms)
 
 
 def _intervals(values: Floats) -> Floats:

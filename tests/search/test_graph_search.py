@@ -21,6 +21,8 @@ from planproof.search.pricing import PlanPricer
 from planproof.search.setting import Setting
 from planproof.search.space import Limits
 
+#: Problems that together take a few seconds.
+QUICK = (1, 2, 3, 4, 5, 7, 9, 12, 15, 20)
 WORK = Workload(256, 8, Precision("bf16", "fp32", "fp32", "fp32"), Optimizer("adamw", 2), Attention.FLASH)
 
 
@@ -95,7 +97,7 @@ def everything(space: GraphSpace) -> Iterator[Plan]:
         yield from chains(uneven, setting)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [pytest.param(k, marks=[] if k in QUICK else pytest.mark.long) for k in range(60)])
 def test_the_first_candidates_are_those_of_exhaustive_enumeration(seed: int) -> None:
     space, pricer = problem(seed)
     search = GraphSearch(space, pricer)
@@ -117,10 +119,11 @@ def test_the_first_candidates_are_those_of_exhaustive_enumeration(seed: int) -> 
 @pytest.mark.parametrize("kernel", list(Attention))
 @pytest.mark.parametrize(("mesh", "pipeline"), [(Mesh(), 1), (Mesh(8), 1), (Mesh(2, 4), 1), (Mesh(2), 4), (Mesh(1, 8), 1)])
 def test_a_transformer_by_its_graph_costs_what_it_costs_by_its_shapes(kernel: Attention, mesh: Mesh, pipeline: int) -> None:
-    """Parameters exactly; without a tensor axis memory within 3 % and time within 1 %: launches and norms are counted apart.
+    """Parameters exactly; time within 0.5 % and memory within 1 % without a tensor axis, under ZeRO 3 within 3 %.
 
-    On a tensor axis a graph is as with sequence parallelism: time within 3 %; memory within 8 %, for it keeps the gathered operand
-    of a product where Megatron-LM keeps its part and gathers again (Korthikanti et al. 2022, section 4.2.2).
+    On a tensor axis a graph is as with sequence parallelism: time within 5 %; memory within 6 %, for it keeps the gathered
+    operand of a product where Megatron-LM keeps its part and gathers again (Korthikanti et al. 2022, section 4.2.2). What differs
+    besides: an unfused core's softmax is repeated apart by shapes under selective recomputation (0.7 %; 3.5 % on a tensor axis).
     """
     family = shapes(8, 4096)
     work = Workload(256, 256, WORK.precision, WORK.optimizer, kernel)
@@ -130,10 +133,10 @@ def test_a_transformer_by_its_graph_costs_what_it_costs_by_its_shapes(kernel: At
     assert graph.layers == 8
     stages = even_stages(8, pipeline, mesh)
     assert stages is not None
-    near_time, near_memory = (0.03, 0.08) if mesh.tensor > 1 else (0.01, 0.03)
     for recompute in Recompute:
         for zero in (0, 1, 3) if mesh.data > 1 and pipeline == 1 else (0,):
             plan = Plan("", stages, 8, 4, recompute=recompute, zero=zero, sequence_parallel=mesh.tensor > 1)
+            near_time, near_memory = (0.05, 0.06) if mesh.tensor > 1 else (0.03 if zero == 3 else 0.008, 0.01)
             one, two = by_shapes.price(plan), by_graph.price(plan)
             assert two.step.seconds == pytest.approx(one.step.seconds, rel=near_time), (recompute, zero)
             for first, second in zip(one.memory, two.memory, strict=True):
