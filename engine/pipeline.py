@@ -7,13 +7,13 @@ rule is named and no severity tested here.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .decision.closures import Closures, closures
-from .errors import PlanproofError, UsageError
+from .errors import InputError, PlanproofError, UsageError
 from .facts import Fact
 from .facts.from_case import case_facts
 from .facts.from_plan import plan_facts
@@ -178,23 +178,41 @@ def _memory(case: Case, shut: Closures) -> tuple[dict[str, tuple[StageMemory, ..
     facts: list[Fact] = []
     if shut.closed("memory") or not case.plans:
         return ledgers, facts
-    from .cost.frameworks import implementation_of
-    from .cost.memory import MemoryModel, memory_ledger
     from .facts.from_price import measured_memory_facts, memory_facts
 
-    kept = implementation_of(*case.framework_choices)
-    model = MemoryModel(case.model, case.workload, kept) if case.model and case.workload else None
+    ledger_of = _ledgers(case)
     for plan in case.plans:
         if shut.closed("memory", plan.name):
             continue
-        if plan.plan is None or model is None or case.cluster is None:
+        if plan.plan is None or ledger_of is None:
             facts += measured_memory_facts(case, plan)
             continue
-        ledger = memory_ledger(plan.plan, model.model, model.workload, case.cluster, model)
+        try:
+            ledger = ledger_of(plan.plan)
+        except InputError:
+            continue  # layouts that divide nothing: a rule says so
         ledgers[plan.name] = ledger
         facts += measured_memory_facts(case, plan, ledger)
         facts += memory_facts(plan.plan, plan.path, ledger)
     return ledgers, facts
+
+
+def _ledgers(case: Case) -> Callable[[Plan], tuple[StageMemory, ...]] | None:
+    """What gives the memory of a plan's stages; None where the model, the workload or the devices are not known."""
+    workload, cluster = case.workload, case.cluster
+    if workload is None or cluster is None:
+        return None
+    if case.model is not None:
+        from .cost.frameworks import implementation_of
+        from .cost.memory import MemoryModel, memory_ledger
+
+        model = MemoryModel(case.model, workload, implementation_of(*case.framework_choices))
+        return lambda plan: memory_ledger(plan, model.model, workload, cluster, model)
+    if case.graph is None:
+        return None
+    from .decision.pricers import pricer_of  # few proposals give a graph alone, whose layers have to be laid out
+
+    return pricer_of(case).ledger
 
 
 def review(path: str | Path, options: Options | None = None) -> Review:
@@ -410,7 +428,8 @@ def price_plans(
     for name in names:
         if name not in known:
             raise UsageError(f"there is no plan '{name}'", remedy=f"Plans of this proposal: {', '.join(known) or 'none'}.")
-    ready = case.model is not None and case.workload is not None and case.cluster is not None
+    described = case.model is not None or case.graph is not None
+    ready = described and case.workload is not None and case.cluster is not None
     desk = Desk(case) if ready and not shut.closed("time") and not shut.closed("memory") else None
     if desk is not None:
         desk.price_stated(shut)

@@ -150,14 +150,20 @@ def exposed_collectives(plan: Plan, index: int, time: TimeModel) -> tuple[Tiers,
     A recomputed pass repeats its collectives in the backward pass. Together they are the stage's exposed terms, and those that
     recomputation repeats.
     """
+    ahead: Tiers = defaultdict(float)
+    back: Tiers = defaultdict(float)
+    own = time.exposed_by_tier(plan, index)
+    if own is not None:
+        for tiers, found in zip(own, (ahead, back), strict=True):
+            found.update(tiers)
+        _waits(ahead, back, plan, index, time)
+        return ahead, back
     stage = plan.stages[index]
     groups, sequences = time.layout(plan, stage.mesh), local_microbatch(plan, stage)
     recompute = stage.recompute or plan.recompute
     rates = time.rates(slowest_device(plan, index, time.cluster))
     moe = moe_layers(time.model, stage.first, stage.last) if time.model.moe is not None else 0
     pricer, split = time.pricer, plan.sequence_parallel
-    ahead: Tiers = defaultdict(float)
-    back: Tiers = defaultdict(float)
     kinds = [kind for count, kind in ((stage.layers - moe, False), (moe, True)) if count]
     layers = pricer.layers(stage, moe, groups, sequences, recompute, plan.zero, split, rates)
     for (count, cost), kind in zip(layers, kinds, strict=True):

@@ -246,7 +246,7 @@ def _allocated_interval(
     largest = allocated(kernel, twice, loss) if copied and twice is not copy else value
     residuals = memory.residuals
     width = residuals.experts if memory.model.moe is not None else residuals.shown
-    if _not_shown(plan, index, memory.workload):
+    if _not_shown(plan, index, memory.workload) or not terms.shown:
         width = residuals.not_shown
     low = smallest - hypot(width * smallest, device.workspace_below)
     return max(0.0, low), largest + hypot(width * largest, device.workspace_above)

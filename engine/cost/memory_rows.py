@@ -79,7 +79,7 @@ def in_flight_row(shape: Shape, amounts: Amounts, flight: InFlight) -> Row:
     kept = {
         Recompute.NONE: "all of each layer, tensor by tensor [K22]",
         Recompute.SELECTIVE: "each layer without its attention core [K22]",
-        Recompute.FULL: "e s b h a layer, and the stage's output [K22]",
+        Recompute.FULL: f"{'what enters' if shape.operators else 'e s b h'} a layer, and the stage's output [K22]",
     }[shape.recompute]
     whole = "microbatch" if flight.chunks == 1 else "microbatches"
     unit = whole if flight.parts == 1 else f"chunks of 1/{flight.parts} of the stage"
@@ -151,6 +151,8 @@ def _logits(shape: Shape, amounts: Amounts) -> Row:
     if amounts.moment == "step":
         return Row(name, 0, "0 at the peak", _STEP)
     formula = f"max((e + {shape.loss.wide_bytes}) s b V, e (s b + h) V) / t"
+    if shape.operators:
+        formula = f"e + {shape.loss.wide_bytes} bytes an element of the logits"
     if amounts.moment == "loss":
         return Row(name, amounts.logits, formula, "" if shape.loss_stated else _LOSS)
     when = "the stage peaks in the backward pass of a layer, after that of the loss"
@@ -178,7 +180,7 @@ def _buffers(shape: Shape, amounts: Amounts, pipelined: bool) -> Row:
     parts = [
         text
         for text, here in (
-            ("2 e s b h sent between stages", pipelined),
+            ("2 x what leaves the stage" if shape.operators else "2 e s b h sent between stages", pipelined),
             ("e s b h gathered for tensor parallelism", shape.gathers_sequence),
             ("keys and values of two ring steps", shape.context),
             (f"gradients of {kept} before they are reduced [Z]", shape.zero >= 2 and shape.sharded),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..frozen import dataclass
 from ..model import Attention, Transformer, Workload, moe_layers
@@ -92,6 +92,8 @@ class Shape:
     whole: bool
     layouts: bool
     copy: GradientCopy | Literal["sharded"] | None
+    #: The stage's operators are counted one by one, not by the widths of a family.
+    operators: bool = False
 
     @property
     def sharded(self) -> bool:
@@ -170,6 +172,9 @@ def local_microbatch(plan: Plan, stage: Stage) -> int:
 @dataclass(slots=True)
 class MemoryTerms:
     """The terms of one model under one workload, each computed once. One object serves every plan."""
+
+    #: Whether measured runs stand behind the count.
+    shown: ClassVar[bool] = True
 
     model: Transformer
     workload: Workload

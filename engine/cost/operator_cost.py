@@ -32,7 +32,7 @@ from ..plan import Recompute
 from .collectives import Network
 from .compute import ALIGNED, HEAD_ALIGNED, Rates, device_rates, gemm_seconds, optimizer_seconds
 from .device_mesh import DeviceMesh
-from .factors import NOMINAL, load_constants
+from .factors import NOMINAL, Constant, Factors, load_constants
 from .states import state_bytes
 from .tensor_layout import LayoutGraph
 
@@ -86,11 +86,14 @@ class Terms:
 class OperatorPricer:
     """Prices operators of one workload on one mesh of a cluster's first device type."""
 
-    def __init__(self, workload: Workload, cluster: Cluster, mesh: DeviceMesh, terms: Terms | None = None) -> None:
-        constants = load_constants()
+    def __init__(
+        self, workload: Workload, cluster: Cluster, mesh: DeviceMesh, terms: Terms | None = None, factors: Factors = NOMINAL,
+        constants: Mapping[str, Constant] | None = None,
+    ) -> None:  # fmt: skip
+        constants = load_constants() if constants is None else constants
         self.workload, self.mesh, self.terms = workload, mesh, terms or Terms()
-        self.rates: Rates = device_rates(cluster.device, workload, NOMINAL, constants["misaligned"].value)
-        self.network = Network(cluster, NOMINAL, constants)
+        self.rates: Rates = device_rates(cluster.device, workload, factors, constants["misaligned"].value)
+        self.network = Network(cluster, factors, constants)
         self.layouts = LayoutGraph(mesh, self.network, self.rates.memory, pad=self.terms.pad)
         self._prefetch = constants["prefetch_overlap"].value
         #: Of computation, the share that hides gathers, less what a hidden one takes from it.
@@ -115,7 +118,7 @@ class OperatorPricer:
         forward, backward = self.compute(operator, tensors, parts, head=head)
         repeats = self.repeats(operator, head=head)
         again = (repeats - 1) * forward
-        exchanged = self._statistics(operator, tensors, split, parts)
+        exchanged = self.exchanged(operator, tensors, split, parts)
         gather = scatter = sync = optimizer = state = 0.0
         for use in operator.parameters:
             count = prod(local_sizes(use, tensors[use.tensor], parts))
@@ -239,7 +242,7 @@ class OperatorPricer:
         mine = {use.tensor: use for use in operator.inputs + operator.outputs}
         return sum(self._local_bytes(mine[name], tensors, parts) for name in operator.keeps)
 
-    def _statistics(
+    def exchanged(
         self, operator: Operator, tensors: Mapping[str, Tensor], split: Sequence[str], parts: Mapping[str, int]
     ) -> float:
         """Seconds, both passes, of what devices tell each other where a loop of statistics, or one with a halo, is divided."""
@@ -250,7 +253,7 @@ class OperatorPricer:
             if loop is None or self.mesh.axes[a].size == 1:
                 continue
             if loop.split is Split.STATISTICS:
-                for count, times in self._exchanged(operator, tensors, parts, name):
+                for count, times in self.statistics(operator, tensors, parts, name):
                     spent += times * self.layouts.seconds("all_reduce", count, a)
             if loop.halo:
                 use = next(one for one in operator.inputs if name in one.loops)
@@ -262,7 +265,7 @@ class OperatorPricer:
                 spent += 2 * 2 * self.network.send(here / rows * loop.halo, tier).seconds
         return spent
 
-    def _exchanged(
+    def statistics(
         self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int], divided: str
     ) -> list[tuple[float, int]]:
         """(bytes, times) of the all-reduces of a divided loop's statistics, both passes."""

@@ -88,7 +88,7 @@ class Pricer:
         self.memory = memory or MemoryModel(model, workload)
         self._n_draws = n_draws
         self._uncertainty: Uncertainty | None = None
-        self._flops = training_flops_per_token(model, workload.sequence_length, causal=False)
+        self._flops: float = training_flops_per_token(model, workload.sequence_length, causal=False)
 
     @property
     def uncertainty(self) -> Uncertainty:

@@ -101,6 +101,10 @@ class TimeModel:
         self._ties: dict[tuple[object, ...], Spent] = {}
         self._deciders: dict[tuple[object, ...], tuple[Decider, ...]] = {}
 
+    def under(self, factors: Factors) -> TimeModel:
+        """The same under other factors."""
+        return TimeModel(self.model, self.workload, self.cluster, factors, self.constants, self.transfer)
+
     # Parts of a step.
 
     def costs(self, plan: Plan) -> list[StageCost]:
@@ -160,6 +164,12 @@ class TimeModel:
                 )
             found = self._costs[key] = known
         return found
+
+    def exposed_by_tier(self, plan: Plan, index: int) -> tuple[dict[str, float], dict[str, float]] | None:
+        """(forward, backward) seconds of a microbatch that a stage's passes wait for their collectives, by tier; None where its
+        layers are those of a family, which say it themselves.
+        """
+        return None
 
     def layer(self, plan: Plan, index: int, layer: int) -> Durations:
         """One layer of stage `index` alone: a stage is the sum of its layers and ends."""

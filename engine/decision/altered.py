@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ..cluster import Cluster, Collective, Tier
-from ..cost.frameworks import implementation_of
 from ..cost.intervals import GRADE_RANGE
 from ..cost.measured import MeasuredNumbers
 from ..cost.schedule import closed_form
@@ -19,6 +18,7 @@ from ..plan import Plan
 from ..proposal import Case
 from ..quantity import Dimension, Provenance
 from ..search.pricing import PlanPricer
+from .pricers import pricer_of
 
 #: Factors on today's value at which a search for a break-even looks, nearest first; in between it bisects.
 STEPS = (1.25, 2.5, 10.0)
@@ -93,12 +93,9 @@ class Basis:
 
     def world(self) -> World:
         """A world of these parts."""
-        assert self.case.model is not None
-        assert self.case.workload is not None
         if self.memory is None and not self.time:
             return World(self.today, slower=self.slower)
-        kept = implementation_of(*self.case.framework_choices)
-        pricer = PlanPricer(self.case.model, self.case.workload, self.cluster, self.measured, kept, self.today.headroom)
+        pricer = pricer_of(self.case, self.cluster, self.measured, self.today.headroom, self.today)
         # No input changes the bytes of tensors, only what the allocator keeps beside them.
         pricer.memory_model.terms = self.today.memory_model.terms
         pricer.stretched = self.slower

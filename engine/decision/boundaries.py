@@ -3,7 +3,7 @@
 Vocabulary: the *stream* is the residual stream of one microbatch, all replicas of a stage together; a *group* is a set of hosts
 that exchange among themselves alone: replicas are independent, so only those whose hosts meet are planned together, and groups
 alike are planned once. The stream lies as its framework has it: batch on data, tokens on context and, under sequence
-parallelism, on tensor. Nothing here knows rules.
+parallelism, on tensor; that of a graph is what crosses, all elements of a sequence in a row. Nothing here knows rules.
 """
 
 from __future__ import annotations
@@ -97,10 +97,11 @@ def plan_boundaries(priced: Priced, pricer: PlanPricer) -> tuple[Boundary, ...]:
     for k in range(len(plan.stages) - 1):
         before, after = _side(plan, k), _side(plan, k + 1)
         batches = [local_microbatch(plan, plan.stages[at]) * plan.stages[at].mesh.data for at in (k, k + 1)]
-        shape = (batches[0], pricer.workload.sequence_length, pricer.model.hidden)
+        shape = (batches[0], *pricer.stream(plan, k))
         groups = list(_groups(cluster, before, after)) if batches[0] == batches[1] else []
         kinds = tuple(sorted({(group.signature, _tier(pricer, group)) for group in groups}, key=repr))
-        key = (plan.stages[k].mesh, plan.stages[k + 1].mesh, shape, kinds, hops[k].seconds)
+        lie = pricer.stream_divided(plan, k), pricer.stream_divided(plan, k + 1)
+        key = (plan.stages[k].mesh, plan.stages[k + 1].mesh, shape, lie, kinds, hops[k].seconds)
         alike.setdefault(key, []).append(k)
         found.setdefault(key, (groups, shape))
     return tuple(
@@ -194,7 +195,8 @@ def _boundary(
 ) -> Boundary:
     """Groups alike are planned once, and the slowest counts; bytes are of all."""
     one, two = (plan.stages[k].mesh for k in (at[0], at[0] + 1))
-    begin, end = (Side(mesh.data, mesh.context, mesh.tensor, plan.sequence_parallel) for mesh in (one, two))
+    lie = (pricer.stream_divided(plan, k) for k in (at[0], at[0] + 1))
+    begin, end = (Side(mesh.data, mesh.context, mesh.tensor, divided) for mesh, divided in zip((one, two), lie, strict=True))
     size = int(element_bytes(pricer.workload))
     network = pricer.pricer.time.network
     inner = network.rate(pricer.cluster.tiers[0])

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import field
 
 from ..cost import Priced, StageMemory
-from ..cost.frameworks import implementation_of
 from ..cost.measured import MeasuredNumbers, nothing_measured
 from ..errors import InputError
 from ..facts import Fact
@@ -21,23 +20,19 @@ from ..facts.from_topology import probe_fact
 from ..facts.limits import limits_of
 from ..frozen import dataclass
 from ..plan import Plan, Role
-from ..plan.frameworks import nearest
 from ..proposal import Case
 from ..quantity import Estimate
-from ..search.driver import PlanSearch
-from ..search.freedoms import freedom_of
 from ..search.pricing import PlanPricer
 from ..search.space import UniformSpace
 from ..search.tally import Found
 from .boundaries import Boundary, plan_boundaries
 from .closures import Closures
 from .operators import PlanOperators, facts_of, plan_operators
+from .pricers import Search, pricer_of, search_of, space_of
 from .probe import axes_on_the_fabric, halved
 from .profile_stages import ProfileStages
 from .selection import Selection, Stands, fallback, select
 
-#: Frameworks that shard gradients and parameters of a pipelined model (torchtitan: FSDP composed with its pipeline).
-SHARDS_PIPELINES = {"torchtitan": True}
 #: Candidates that are kept for the sensitivity's pool.
 MET = 12
 Judge = Callable[[Plan, Sequence[StageMemory]], tuple[str, ...]]
@@ -48,7 +43,7 @@ class Outcome:
     """What the search came to, with its facts."""
 
     space: UniformSpace
-    search: PlanSearch
+    search: Search
     selection: Selection
     fastest: Priced | None
     recommended: Priced | None
@@ -75,17 +70,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         case = self.case
-        assert case.model is not None
-        assert case.workload is not None
-        assert case.cluster is not None
-        self.pricer = PlanPricer(
-            case.model,
-            case.workload,
-            case.cluster,
-            numbers_of(case),
-            implementation_of(*case.framework_choices),
-            headroom_of(case),
-        )
+        self.pricer = pricer_of(case, None, numbers_of(case), headroom_of(case))
 
     def is_measured(self, plan: Plan) -> bool:
         """Whether the plan is priced on measured stages, all of them or some."""
@@ -133,15 +118,12 @@ class Desk:
     def probe(self, priced: Priced, path: str) -> Iterator[Fact]:
         """What the step time of a plan does where the fabric has half its bandwidth; nothing for one that keeps off it."""
         case = self.case
-        assert case.model is not None
-        assert case.workload is not None
         assert case.cluster is not None
         axes = axes_on_the_fabric(priced.plan, case.cluster)
         slower = halved(case.cluster) if axes else None
         if slower is not None:
             if self.halved is None:
-                kept = implementation_of(*case.framework_choices)
-                self.halved = PlanPricer(case.model, case.workload, slower, self.pricer.numbers, kept)
+                self.halved = pricer_of(case, slower, self.pricer.numbers, like=self.pricer)
             seconds = self.halved.seconds(priced.plan)
             name = case.cluster.tiers[-1].name
             yield probe_fact(priced.plan.name, path, name, axes, priced.step.seconds, seconds)
@@ -149,14 +131,8 @@ class Desk:
     def search(self, judge: Judge, shut: Closures, work_limit: int | None, seconds: float | None = None) -> Outcome:
         """The declared space, best first, until one plan stands and the simplest tie and a fallback are known."""
         case = self.case
-        assert case.model is not None
-        assert case.workload is not None
-        assert case.cluster is not None
-        space = UniformSpace(
-            case.model, case.workload, case.cluster, limits_of(case.limits), bool(nearest(case.framework, SHARDS_PIPELINES)),
-            freedom_of(case.framework),
-        )  # fmt: skip
-        search = PlanSearch(space, self.pricer, work_limit=work_limit, seconds=seconds)
+        space = space_of(case, self.pricer)
+        search = search_of(space, self.pricer, work_limit, seconds)
         verdicts: dict[tuple[object, ...], tuple[str, ...]] = {}
 
         def stands(found: Found) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import fsum
 
-from ..cost import NOMINAL, Factors, Priced, Pricer, TimeModel
+from ..cost import NOMINAL, Factors, Priced, Pricer
 from ..cost.intervals import GRADE_RANGE
 from ..hardware import Ranged
 
@@ -20,12 +20,7 @@ def effects_of(pricer: Pricer, priced: Priced) -> dict[str, float]:
     nominal = pricer.time.seconds(plan)
 
     def width(low: Factors, high: Factors) -> float:
-        ends = [
-            TimeModel(
-                pricer.model, pricer.workload, cluster, factors, pricer.time.constants, pricer.time.transfer
-            ).seconds(plan)
-            for factors in (low, high)
-        ]
+        ends = [pricer.time.under(factors).seconds(plan) for factors in (low, high)]
         return abs(ends[0] - ends[1]) / nominal
 
     sheet = cluster.device

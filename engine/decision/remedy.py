@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 
 from ..cost import Priced
 from ..model import Transformer, Workload
+from ..model.graph_model import GraphModel
 from ..plan import Mesh, Plan, Recompute, Role, Schedule, even_stages
+from ..search.graph_pricing import GraphPlanPricer
+from ..search.graph_space import DIVIDED
 from ..search.space import Limits, context_divides, tensor_divides
 from ..search.tally import Found
 from .desk import Desk
 from .selection import Stands
 
+Model = Transformer | GraphModel
 _AXES = ("data", "tensor", "pipeline", "context")
 
 
@@ -43,9 +47,9 @@ class Clearing:
 
 def clearing_of(desk: Desk, subject: Priced, limits: Limits, stands: Stands, most: int = 3) -> Clearing:
     """The cheapest single changes of `subject` that are sure to fit, `most` of them."""
-    assert desk.case.model is not None
     assert desk.case.workload is not None
-    model, work = desk.case.model, desk.case.workload
+    model: Model = desk.pricer.graph if isinstance(desk.pricer, GraphPlanPricer) else desk.pricer.model
+    work = desk.case.workload
     rows: list[tuple[float, int, str, Plan]] = []
     looked = 0
     for what, plan in single_changes(subject.plan, model, work):
@@ -65,7 +69,7 @@ def clearing_of(desk: Desk, subject: Priced, limits: Limits, stands: Stands, mos
     return Clearing(subject.plan.name, subject.feasible, tuple(changes), looked, len(rows))
 
 
-def single_changes(plan: Plan, model: Transformer, work: Workload) -> Iterator[tuple[str, Plan]]:
+def single_changes(plan: Plan, model: Model, work: Workload) -> Iterator[tuple[str, Plan]]:
     """Every plan that differs from `plan` in one choice, with the change in words; what does not divide is not among them."""
     bare = [replace(stage, recompute=None) for stage in plan.stages]
     for kind in Recompute:
@@ -84,7 +88,8 @@ def single_changes(plan: Plan, model: Transformer, work: Workload) -> Iterator[t
     for size in (1, 2, 4, 8, 16):
         if size != plan.microbatch and whole % size == 0:
             yield f"microbatch {size} x {whole // size}", replace(plan, microbatch=size, accumulation=whole // size)
-    if any(stage.mesh.tensor > 1 for stage in plan.stages):
+    # How a graph's activations lie between operators is chosen with their layouts.
+    if any(stage.mesh.tensor > 1 for stage in plan.stages) and not isinstance(model, GraphModel):
         flipped = not plan.sequence_parallel
         yield f"sequence parallel {'on' if flipped else 'off'}", replace(plan, sequence_parallel=flipped)
     yield from _schedules(plan)
@@ -108,7 +113,7 @@ def _schedules(plan: Plan) -> Iterator[tuple[str, Plan]]:
                 yield f"schedule {name}", replace(plan, schedule=schedule, interleave=way)
 
 
-def _moves(plan: Plan, model: Transformer, work: Workload) -> Iterator[tuple[str, Plan]]:
+def _moves(plan: Plan, model: Model, work: Workload) -> Iterator[tuple[str, Plan]]:
     """Devices moved from one axis to another by a factor of 2, 4 or 8."""
     mesh = plan.mesh
     degrees = {"data": mesh.data, "tensor": mesh.tensor, "pipeline": plan.pipeline, "context": mesh.context}
@@ -124,13 +129,13 @@ def _moves(plan: Plan, model: Transformer, work: Workload) -> Iterator[tuple[str
                     yield change, made
 
 
-def _with_degrees(plan: Plan, degrees: dict[str, int], model: Transformer, work: Workload) -> Plan | None:
+def _with_degrees(plan: Plan, degrees: dict[str, int], model: Model, work: Workload) -> Plan | None:
     data, tensor, pipeline, context = (degrees[axis] for axis in _AXES)
     expert = plan.mesh.expert
     each = data * plan.microbatch
     divides: tuple[Callable[[], bool], ...] = (
-        lambda: tensor_divides(model, tensor),
-        lambda: context_divides(work, context),
+        lambda: model.divides(tensor, DIVIDED) if isinstance(model, GraphModel) else tensor_divides(model, tensor),
+        lambda: context == 1 if isinstance(model, GraphModel) else context_divides(work, context),
         lambda: plan.global_batch % each == 0,
         lambda: (data * context) % expert == 0,
         lambda: work.sequence_length % (tensor * context) == 0 or not plan.sequence_parallel,

@@ -11,6 +11,7 @@ from ..proposal import Case, Evidence, MeasuredProfile, Missing
 from ..proposal.schema import Policy
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .fact import Fact, in_field_unit
+from .from_graph import unpriced
 from .from_profile import hygiene_facts, usable_profile
 from .from_shapes import in_words, shapes_facts
 from .kinds import fact
@@ -199,7 +200,7 @@ def _model(case: Case) -> Iterator[Fact]:
         yield fact(
             "graph", graph.path, operators=graph.operators, layers=graph.layers, layer_operators=graph.layer_operators,
             parameters=graph.parameters, gflop=graph.forward_flops // 10**9, alone=model is None,
-            family=graph.family,
+            family=graph.family, unpriced=unpriced(case) or None,
         )  # fmt: skip
     if model is None:
         return

@@ -122,7 +122,8 @@ OF_CASE: tuple[Kind, ...] = (
             "layer_operators": whole("Operators of one of them."),
             "parameters": whole("Elements of its parameters, a shared one once."),
             "gflop": whole("Forward GFLOP of one sequence, rounded down."),
-            "alone": flag("Whether no shapes stand beside it, so that stages cannot be priced."),
+            "alone": flag("Whether no shapes stand beside it."),
+            "unpriced": text("Why its stages are not priced, where they are not.", optional=True),
         },
     ),
     Kind(

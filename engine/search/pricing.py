@@ -123,6 +123,14 @@ class PlanPricer:
         """
         return 0.0 if self.has_profile else self.pricer.time.after(plan, stage, other)
 
+    def stream(self, plan: Plan, stage: int) -> tuple[int, int]:
+        """(tokens, width) of a sequence's stream behind a stage."""
+        return self.workload.sequence_length, self.model.hidden
+
+    def stream_divided(self, plan: Plan, stage: int) -> bool:
+        """Whether the stream of a stage lies divided on the tensor axis."""
+        return plan.sequence_parallel
+
     def ledger(self, plan: Plan) -> tuple[StageMemory, ...]:
         """The memory of every stage, each number measured or estimated."""
         return measured_ledger(self.measured(plan), self.estimated_ledger(plan))

@@ -1,0 +1,391 @@
+"""Step times of plans of an operator graph: stages put together from laid-out layers, everything else as for shapes.
+
+What a stage costs is the sum of its layers' parts: recomputation, gathers of sharded parameters and synchronisation follow the
+formulas of `stage`. Of the ways in which the carries of a stage's layers may lie on the tensor axis the quickest is taken. What
+crosses a boundary is all that is alive there, memories too. Knows no memory and no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import fsum, inf
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cluster.cluster import Cluster
+from ..errors import InputError
+from ..frozen import dataclass
+from ..model import DTYPE_BYTES, Transformer, Workload
+from ..model.graph_model import GraphModel
+from ..model.operator import Kind
+from ..plan import Mesh, Plan, Recompute, Stage
+from .collectives import FREE, Spent
+from .compute import optimizer_seconds
+from .contention import free_window
+from .factors import NOMINAL, Constant, Factors
+from .graph_layer import LayerLayout, LayerParts, LayerPricer
+from .memory_terms import local_microbatch
+from .overlap import add, beside, exposed
+from .placement import blocks
+from .sending import Transfer
+from .simulation import Durations
+from .stage import STAGE_TERMS, StageCost
+from .step import TimeModel
+from .transfers import End, Hop, message
+
+if TYPE_CHECKING:
+    from .stage import Layout
+
+Floats = NDArray[np.float64]
+
+
+class Layouts(Protocol):
+    """Where the layouts of layers come from: for a layer, sequences of a replica and a tensor axis all that it may take."""
+
+    model: GraphModel
+
+    def of_stage(self, plan: Plan, stage: Stage, layer: int, tensor: tuple[int, int]) -> tuple[LayerLayout, ...]:
+        """The layouts of one layer of a stage of a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageParts:
+    """A stage's layers in the layouts that it takes. `carry`: the dim that its carries lie divided along, None for whole."""
+
+    carry: int | None
+    layers: tuple[LayerParts, ...]
+    layouts: tuple[LayerLayout, ...]
+    #: Parameters that several layers of the model use, each once, on a device.
+    shared: int
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of a device, before sharding."""
+        return self.shared + sum(one.divided + one.whole for one in self.layers)
+
+
+class Counts(NamedTuple):
+    """Parameters of a device: all, and those whose gradients the tensor devices sum."""
+
+    all: int
+    summed: int
+
+
+class GraphTimeModel(TimeModel):
+    """Step times of plans of one graph. `layouts` are shared by all models of the case, whatever their factors."""
+
+    def __init__(
+        self, layouts: Layouts, workload: Workload, cluster: Cluster, factors: Factors = NOMINAL,
+        constants: Mapping[str, Constant] | None = None, transfer: Transfer = Transfer.DIRECT,
+    ) -> None:  # fmt: skip
+        # The graph stands where shapes would: what it does not have is an error, never a number.
+        super().__init__(cast(Transformer, layouts.model), workload, cluster, factors, constants, transfer)
+        self.layouts, self.graph = layouts, layouts.model
+        self.layers = LayerPricer(layouts.model, workload, cluster, self.network, factors, self.constants)
+        self._prefetch = min(1.0, self.constants["prefetch_overlap"].value * factors.overlap)
+        share = factors.gradient_overlap
+        self._gradient = self.constants["gradient_overlap"].value if share is None else share
+        self._unfused = self.constants["unfused_optimizer"].value
+        precision = workload.precision
+        self._wire_gradient = DTYPE_BYTES[precision.communication or precision.gradients]
+        self._wire_parameter = DTYPE_BYTES[precision.parameters]
+        self._parts_of: dict[tuple[object, ...], StageParts] = {}
+        self._stage_costs: dict[tuple[object, ...], StageCost] = {}
+
+    def under(self, factors: Factors) -> TimeModel:
+        """The same under other factors, layouts as they are."""
+        return GraphTimeModel(self.layouts, self.workload, self.cluster, factors, self.constants, self.transfer)
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether there is an attention whose kernel matters."""
+        return Kind.ATTENTION in self.graph.kinds_of_operators
+
+    # Stages.
+
+    def costs(self, plan: Plan) -> list[StageCost]:
+        """The cost of each stage."""
+        return [self._cost(plan, index) for index in range(len(plan.stages))]
+
+    def _cost(self, plan: Plan, index: int, stage: Stage | None = None) -> StageCost:
+        stage = stage or plan.stages[index]
+        recompute = stage.recompute or plan.recompute
+        groups = self.layout(plan, stage.mesh)
+        key = (stage.first, stage.last, stage.mesh, stage.layouts, groups, local_microbatch(plan, stage), recompute, plan.zero)
+        found = self._stage_costs.get(key)
+        if found is None:
+            parts = self.stage_parts(plan, stage, recompute)
+            found = self._stage_costs[key] = self._stage(stage, parts, groups, recompute, plan.zero)
+        return found
+
+    def exposed_by_tier(self, plan: Plan, index: int) -> tuple[dict[str, float], dict[str, float]]:
+        """(forward, backward) seconds of the conversions and exchanges of a stage's layers, half of them in either pass, and of
+        gathers; what is repeated comes in the backward pass.
+        """
+        stage, recompute = plan.stages[index], plan.recompute_of(index)
+        cost, parts = self._cost(plan, index), self.stage_parts(plan, stage, recompute)
+        ahead: dict[str, float] = {}
+        back: dict[str, float] = {}
+        for one in parts.layers:
+            for name, seconds in one.spent.tiers:
+                ahead[name] = ahead.get(name, 0.0) + seconds / 2
+                back[name] = back.get(name, 0.0) + seconds / 2
+            for name, seconds in one.repeated.tiers if recompute is Recompute.FULL else ():
+                back[name] = back.get(name, 0.0) + seconds
+        gather = dict(zip(STAGE_TERMS, cost.terms, strict=True))["gather"]
+        if gather:
+            groups = self.layout(plan, stage.mesh)
+            name = self.network.levels(stage.mesh.data, groups.data[1])[-1].tier.name
+            back[name] = back.get(name, 0.0) + gather
+        return ahead, back
+
+    def stage_parts(self, plan: Plan, stage: Stage, recompute: Recompute) -> StageParts:
+        """The layers of a stage in the quickest of the ways that their carries may lie."""
+        groups, sequences = self.layout(plan, stage.mesh), local_microbatch(plan, stage)
+        again = recompute is Recompute.FULL
+        key = (stage.first, stage.last, stage.mesh, stage.layouts, groups.tensor, groups.data, sequences, again)
+        found = self._parts_of.get(key)
+        if found is None:
+            found = self._parts_of[key] = self._quickest(plan, stage, groups, again=again)
+        return found
+
+    def _quickest(self, plan: Plan, stage: Stage, groups: Layout, *, again: bool) -> StageParts:
+        tensor, data = groups.tensor, (stage.mesh.data, groups.data[1])
+        rows = [self.layouts.of_stage(plan, stage, k, tensor) for k in range(stage.first, stage.last + 1)]
+        ways = [one.carry for one in rows[0] if all(any(one.carry == two.carry for two in row) for row in rows)]
+        shared = sum(
+            self._shared_elements(name, stage.mesh)
+            for name, layers in self.graph.shared.items()
+            if any(stage.first <= layer <= stage.last for layer in layers)
+        )
+        best: tuple[float, StageParts] | None = None
+        for way in ways:
+            chosen = tuple(next(one for one in row if one.carry == way) for row in rows)
+            parts = tuple(self.layers.parts(one, tensor, data) for one in chosen)
+            seconds = fsum(one.forward + one.backward + one.weight + (one.again if again else 0.0) for one in parts)
+            if best is None or seconds < best[0]:
+                best = seconds, StageParts(way, parts, chosen, shared)
+        if best is None:
+            raise InputError(
+                f"layers {stage.first} to {stage.last}: no layout of their operators is as stated and divides "
+                f"{stage.mesh.tensor} ways",
+                code="input.layout", remedy="State other dims under 'layouts', or a tensor degree that divides them.",
+            )  # fmt: skip
+        return best[1]
+
+    def _shared_elements(self, name: str, mesh: Mesh) -> int:
+        """Elements on a device of a parameter that several layers use: divided where a dim of it divides."""
+        sizes = self.graph.at(2).tensors[name].sizes
+        whole = 1
+        for size in sizes:
+            whole *= size
+        return whole // mesh.tensor if any(size % mesh.tensor == 0 for size in sizes) else whole
+
+    def _stage(self, stage: Stage, parts: StageParts, groups: Layout, recompute: Recompute, zero: int) -> StageCost:
+        """The sum of the layers; ZeRO 3 gathers a layer's parameters before both passes, 2 and 3 scatter its gradients."""
+        forward = backward = weight = compute = 0.0
+        terms = dict.fromkeys(STAGE_TERMS, 0.0)
+        tiers: dict[str, float] = {}
+        data = (stage.mesh.data, groups.data[1])
+        rates = self.rates(self.cluster.device)
+        for one in parts.layers:
+            again = one.again if recompute is Recompute.FULL else one.core if recompute is Recompute.SELECTIVE else 0.0
+            spent = add(one.spent, one.repeated) if recompute is Recompute.FULL else one.spent
+            gathered, scattered = self._sharded(one.divided + one.whole - one.of_ends, data, zero)
+            both = add(gathered, scattered)
+            gather = beside(gathered.seconds, self._prefetch * (one.forward - one.tensor / 2), rates.interference)
+            window = one.backward + one.weight + again - one.tensor / 2
+            gather_back = beside(both.seconds, self._prefetch * window, rates.interference)
+            if one.of_ends and zero >= 2:
+                # Gathered once, beside themselves: between their passes nothing would hide a second gather.
+                ahead, back = self._sharded(one.of_ends, data, zero)
+                gather += max(0.0, ahead.seconds - self._prefetch * one.ends / 3)
+                gather_back += max(0.0, back.seconds - self._prefetch * 2 * one.ends / 3)
+                gathered, scattered = add(gathered, ahead.scaled(0.5)), add(scattered, back)
+            forward += one.forward + gather
+            backward += one.backward + again + gather_back
+            weight += one.weight
+            compute += one.compute + again
+            for name in ("gemm", "attention", "memory", "tensor", "launch", "ends"):
+                terms[name] += getattr(one, name)
+            terms["gather"] += gather + gather_back
+            terms["recompute"] += again
+            for spending in (spent, gathered.scaled(2), scattered):
+                for name, seconds in spending.tiers:
+                    tiers[name] = tiers.get(name, 0.0) + seconds
+        once = Durations(forward, backward, weight)
+        sync, optimizer = self._after_stage(stage, parts, groups, zero, once, tiers)
+        return StageCost(
+            once, tuple(terms[name] for name in STAGE_TERMS), compute, tuple(tiers.items()), sync.seconds, sync.tiers, optimizer,
+            rates.instead,
+        )  # fmt: skip
+
+    def _sharded(self, count: int, data: tuple[int, int], zero: int) -> tuple[Spent, Spent]:
+        if zero < 2:
+            return FREE, FREE
+        scattered = self.network.collective("reduce_scatter", count * self._wire_gradient, *data)
+        return self.network.collective("all_gather", count * self._wire_parameter, *data) if zero == 3 else FREE, scattered
+
+    def _after_stage(
+        self, stage: Stage, parts: StageParts, groups: Layout, zero: int, once: Durations, busy: Mapping[str, float]
+    ) -> tuple[Spent, float]:
+        """(exposed synchronisation, optimizer) after the last backward pass: as a stage of shapes has it."""
+        count = parts.parameters
+        data = (stage.mesh.data, groups.data[1])
+        gradients, values = count * self._wire_gradient, count * self._wire_parameter
+        back = home = FREE
+        if zero == 0:
+            back = self.network.collective("all_reduce", gradients, *data)
+        elif zero == 1:
+            back = self.network.collective("reduce_scatter", gradients, *data)
+        if zero in (1, 2):
+            home = self.network.collective("all_gather", values, *data)
+        summed = sum(one.summed for one in parts.layers)
+        if summed and groups.tensor[0] > 1:
+            back = add(back, self.network.collective("all_reduce", summed * self._wire_gradient, *groups.tensor))
+        owned = count / data[0] if zero else float(count)
+        optimizer = optimizer_seconds(self.workload, owned, self.rates(self.cluster.device), self._unfused)
+        left = []
+        for spent, window in ((back, once.backward + once.weight), (home, once.forward)):
+            own = [(name, seconds * window / once.total) for name, seconds in busy.items()] if once.total else []
+            free = free_window(window, spent.tiers, spent.seconds, own)
+            left.append(exposed(spent, self._gradient * free, max(1, stage.layers)))
+        return add(*left), optimizer
+
+    # Boundaries.
+
+    def hops(self, plan: Plan) -> tuple[tuple[Hop, ...], float]:
+        """The messages between neighbouring stages, and the way from the last to the first."""
+        if len(plan.stages) == 1:
+            return (), 0.0
+        key = (plan.stages, plan.order, plan.microbatch, plan.recompute is Recompute.FULL)
+        found = self._hops.get(key)
+        if found is None:
+            found = self._hops[key] = self.hops_by(plan, self.transfer)
+        return found
+
+    def hops_by(self, plan: Plan, way: Transfer) -> tuple[tuple[Hop, ...], float]:
+        """The same with every message sent that way. Chunks go round with what crosses the first boundary."""
+        starts, ends = blocks(plan)
+        known = []
+        for k in range(len(plan.stages) - 1):
+            tier = self.network.tier_between(starts[k], ends[k + 1] - 1)
+            first, second = (self._boundary_end(plan, at, plan.stages[k].last, ends[at] - starts[at]) for at in (k, k + 1))
+            split = self.divided(plan, k) or self.divided(plan, k + 1)
+            sent = message(self.network, self.cluster, tier, (first, second), way, sequence_parallel=split)
+            known.append(Hop(sent.seconds, tier.name, tier.span > self.cluster.devices_per_node, sent.gather.seconds))
+        tier = self.network.tier_between(starts[0], ends[-1] - 1)
+        last = len(plan.stages) - 1
+        first, second = (self._boundary_end(plan, at, plan.stages[0].last, ends[at] - starts[at]) for at in (0, last))
+        wrap = message(self.network, self.cluster, tier, (first, second), way, sequence_parallel=self.divided(plan, 0))
+        return tuple(known), wrap.seconds
+
+    def divided(self, plan: Plan, k: int) -> bool:
+        """Whether the carries of a stage lie divided on the tensor axis."""
+        stage = plan.stages[k]
+        return stage.mesh.tensor > 1 and self.stage_parts(plan, stage, plan.recompute_of(k)).carry is not None
+
+    def _boundary_end(self, plan: Plan, k: int, layer: int, block: int) -> End:
+        """A stage's side of the boundary behind `layer`."""
+        stage = plan.stages[k]
+        sizes = [size for _, size, _ in self.graph.crossing(layer, local_microbatch(plan, stage))]
+        carry = sizes[0] / stage.mesh.tensor if self.divided(plan, k) else float(sizes[0])
+        reach = min(block, self.cluster.devices_per_node)
+        return End(stage.mesh, carry + sum(sizes[1:]), self.layout(plan, stage.mesh).tensor[1], reach)
+
+    def least_hop(self, plan: Plan, one: Mesh, two: Mesh, sequences: int) -> float:
+        """Nothing is known of a message before its boundary is: no bound."""
+        return 0.0
+
+    def _tied(self, plan: Plan) -> Spent:
+        """The all-reduces of the gradients of parameters that stages share, between the stages that do."""
+        starts = blocks(plan)[0]
+        found = FREE
+        for name, layers in self.graph.shared.items():
+            held = sorted({next(k for k, one in enumerate(plan.stages) if one.first <= at <= one.last) for at in layers})
+            if len(held) > 1:
+                size = self._shared_elements(name, plan.stages[held[0]].mesh) * self._wire_gradient
+                distance = max(1, starts[held[1]] - starts[held[0]])
+                found = add(found, self.network.collective("all_reduce", size, len(held), distance))
+        return found
+
+
+    # Tables for a search.
+
+    def work_table(self, plan: Plan, mesh: Mesh, kind: Recompute) -> tuple[Floats, Floats]:
+        """[first, last] (forward, whole) seconds of a microbatch on a stage of `mesh`, gathers of parameters apart: for every
+        interval the sum of its layers in the quickest way that their carries may lie. inf where last < first.
+        """
+        count = self.graph.layers
+        stage = Stage(0, count - 1, mesh)
+        groups = self.layout(plan, mesh)
+        tensor, data = groups.tensor, (mesh.data, groups.data[1])
+        rows = [self.layouts.of_stage(plan, stage, k, tensor) for k in range(count)]
+        ways = list(dict.fromkeys(one.carry for row in rows for one in row))
+        best_total, best_forward = np.full((count, count), inf), np.full((count, count), inf)
+        for way in ways:
+            forward, total = np.full(count, inf), np.full(count, inf)
+            for k, row in enumerate(rows):
+                one = next((one for one in row if one.carry == way), None)
+                if one is None:
+                    continue
+                parts = self.layers.parts(one, tensor, data)
+                again = parts.again if kind is Recompute.FULL else 0.0
+                core = parts.core if kind is Recompute.SELECTIVE else 0.0
+                forward[k] = parts.forward
+                total[k] = parts.forward + parts.backward + parts.weight + again + core
+            summed = [_intervals(one) for one in (forward, total)]
+            # The way is chosen without what selective recomputation adds: it is the same in all of them.
+            better = summed[1] < best_total
+            best_total = np.where(better, summed[1], best_total)
+            best_forward = np.where(better, summed[0], best_forward)
+        return best_forward, best_total
+
+    def least_message(self, plan: Plan, mesh: Mesh, other: Mesh, layer: int) -> float:
+        """Seconds of the message behind a layer between stages of these meshes at least, wherever they lie."""
+        sequences = plan.microbatch * plan.mesh.data
+        ends = []
+        for one in (mesh, other):
+            sizes = [size for _, size, _ in self.graph.crossing(layer, sequences // one.data)]
+            reach = min(one.devices, self.cluster.devices_per_node)
+            ends.append(End(one, sizes[0] / one.tensor + sum(sizes[1:]), 1, reach))
+        tiers = [tier for tier in self.cluster.tiers if tier.span >= mesh.devices + other.devices] or self.cluster.tiers[-1:]
+        pair = ends[0], ends[1]
+        return min(
+            message(self.network, self.cluster, tier, pair, Transfer.DIRECT, sequence_parallel=True).seconds for tier in tiers
+        ) * (1 - 1e-12)
+
+    # What is said of it.
+
+    def unmodelled(self, plan: Plan, costs: list[StageCost]) -> tuple[str, ...]:
+        """What the figure leaves out, in words."""
+        rows = [f"no {self.workload.precision.compute} peak rate: priced at {one}" for one in {c.instead for c in costs} if one]
+        if self.workload.dynamic_shapes:
+            rows.append("dynamic shapes: priced at the stated sequence length")
+        if not self.cluster.homogeneous:
+            rows.append("links of mixed node types: priced as those of the first nodes")
+        return tuple(rows)
+
+    def misaligned(self, plan: Plan) -> bool:
+        """Whether a width divided over the tensor axis is no multiple of 64 on some rank."""
+        degrees = {stage.mesh.tensor for stage in plan.stages} - {1}
+        return any(width % degree == 0 and (width // degree) % 64 for degree in degrees for width in self.graph.widths)
+
+    def launch_share(self, plan: Plan) -> float:
+        """The share of the longest stage's time that launching adds to what the device does, without a calibrated stall."""
+        costs = self.costs(plan)
+        totals = [cost.durations.total for cost in costs]
+        index = totals.index(max(totals))
+        stall = 2 * plan.stages[index].layers * self.rates(self.cluster.device).stall
+        return max(0.0, costs[index].terms[STAGE_TERMS.index("launch")] - stall) / fsum(costs[index].terms)
+
+
+def _intervals(values: Floats) -> Floats:
+    """[first, last] sums of the values from first to last; inf where last < first, or where one is inf."""
+    count = len(values)
+    found = np.full((count, count), inf)
+    for first in range(count):
+        found[first, first:] = np.cumsum(values[first:])
+    return found

@@ -1,0 +1,234 @@
+"""Chains of stages over the layers of a graph, in the order of a proven lower bound: its cuts, and what each stage runs on.
+
+The vocabulary and the bound are those of `stage_search`: stage j waits for the first microbatch to pass the stages before it and
+then runs all microbatches, so a step is at least max over j of [lead of the stages before j] + m x [work of j], messages at their
+least included. Here every layer has its own cost, a boundary its own bytes, and a stage the layouts that are best for it. A table
+from the last stage backwards holds the least bound of every suffix; best first along it yields chains in their order. Knows no
+rule and nothing of other settings.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from math import gcd, inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cost.in_flight import in_flight
+from ..plan import Mesh, Plan, Recompute, Role, Schedule, Stage
+from .graph_pricing import GraphPlanPricer
+from .setting import Bounded, Chain, Floats, Setting
+
+#: Beginnings of chains that are continued for one more chain.
+EXPANSIONS = 2_000
+_RANK = {"no": 0, "at_risk": 1, "yes": 2}
+
+
+class GraphChains:
+    """The chains of one setting whose stages may fit."""
+
+    def __init__(self, pricer: GraphPlanPricer, setting: Setting) -> None:
+        self.pricer, self.setting = pricer, setting
+        self.layers = pricer.graph.layers
+        cluster = pricer.cluster
+        self.devices, self.node = cluster.devices, min(cluster.devices_per_node, cluster.devices)
+        self.options: tuple[tuple[Mesh, Recompute], ...] = tuple(
+            (mesh, kind) for mesh in setting.meshes for kind in setting.recomputes
+        )
+        sizes = [mesh.devices for mesh in setting.meshes]
+        # On one mesh the stage says how many devices are left, so they need no axis of their own.
+        self.unit = gcd(*sizes) if len(setting.meshes) > 1 else 0
+        self.units = self.devices // self.unit if self.unit else 0
+        self._works: dict[int, tuple[Floats, Floats]] = {}
+        self._tables: list[Floats] | None = None
+        self._longest: dict[tuple[int, int], NDArray[np.int64]] = {}
+        #: Beginnings that were continued.
+        self.expanded = 0
+
+    # What a stage costs and holds.
+
+    def _size(self, option: int) -> int:
+        return self.options[option][0].devices // self.unit if self.unit else 0
+
+    def probe(self, option: int, stage: int, first: int, last: int) -> Plan:
+        """A plan with one stage in place, all others of one layer: it only asks for that stage's cost."""
+        mesh, kind = self.options[option]
+        p = self.setting.stages
+        stages = tuple(
+            Stage(first, last, mesh, k == 0, k == p - 1) if k == stage else Stage(0, 0, mesh, k == 0, k == p - 1)
+            for k in range(p)
+        )
+        return self._plan(stages, mesh, kind)
+
+    def _plan(self, stages: tuple[Stage, ...], mesh: Mesh, kind: Recompute) -> Plan:
+        one = self.setting
+        return Plan(
+            name="", stages=stages, microbatch=one.sequences // mesh.data, accumulation=one.accumulation, role=Role.CANDIDATE,
+            schedule=one.schedule, recompute=kind, zero=one.zero, order=one.order, uniform=False,
+        )  # fmt: skip
+
+    def work(self, option: int) -> tuple[Floats, Floats]:
+        """([first, last] what a stage adds to those behind it, the work of a microbatch); inf where last < first."""
+        found = self._works.get(option)
+        if found is None:
+            mesh, kind = self.options[option]
+            plan = self.probe(option, 0, 0, 0)
+            forward, total = self.pricer.work_table(plan, mesh, kind)
+            ways = np.array([self._way(plan, mesh, layer) for layer in range(self.layers)])
+            split = self.setting.schedule is Schedule.ZB_H1
+            found = self._works[option] = (forward + ways if split else total + 2 * ways, total)
+        return found
+
+    def _way(self, plan: Plan, mesh: Mesh, layer: int) -> float:
+        """Seconds of a message behind a layer at least, to whichever mesh of the menu, wherever they lie."""
+        if layer == self.layers - 1:
+            return 0.0
+        return min(self.pricer.least_message(plan, mesh, other, layer) for other in self.setting.meshes)
+
+    def fit(self, stage: int, option: int, first: int, last: int) -> int:
+        """0: never fits, 1: may, 2: surely, at that place in the pipeline."""
+        one, p = self.setting, self.setting.stages
+        mesh, kind = self.options[option]
+        flight = in_flight(one.schedule, stage, p, one.accumulation, 1)
+        key = ("graph", flight, mesh, kind, first, last, one.sequences // mesh.data, one.zero, one.zero == 3, p > 1)
+        known = self.pricer.known_fits.get(key)
+        if known is None:
+            probe = self.probe(option, stage, first, last)
+            known = self.pricer.known_fits[key] = _RANK[self.pricer.stage_fit(probe, stage)]
+        return known
+
+    def _allowed(self, stage: int, option: int) -> NDArray[np.bool_]:
+        """[first, last] whether a stage may fit there: with every layer more it holds more."""
+        key = stage, option
+        if key not in self._longest:
+            p, layers = self.setting.stages, self.layers
+            longest = np.arange(layers) - 1
+            firsts = range(stage, layers - (p - 1 - stage)) if stage else (0,)
+            ends = (layers - 1,) if stage == p - 1 else range(layers - (p - 1 - stage))
+            for first in firsts:
+                low, high = first - 1, ends[-1]
+                if self.fit(stage, option, first, high):
+                    low = high
+                while low < high:
+                    middle = (low + high + 1) // 2
+                    if self.fit(stage, option, first, middle):
+                        low = middle
+                    else:
+                        high = middle - 1
+                longest[first] = low
+            self._longest[key] = longest
+        inside: NDArray[np.bool_] = np.arange(self.layers)[None, :] <= self._longest[key][:, None]
+        return inside
+
+    # Least bounds of suffixes.
+
+    def _columns(self, stage: int, size: int) -> NDArray[np.int64]:
+        """Units left before a stage of `size`, such that it lies within a node or on whole nodes, and each later one has one."""
+        behind = self.setting.stages - 1 - stage
+        if not self.unit:
+            return np.zeros(1, dtype=np.int64)
+        left = np.arange(size + behind, self.units + 1)
+        aligned = (self.units - left) * self.unit % min(size * self.unit, self.node) == 0
+        if stage == 0:
+            aligned &= left == self.units
+        return np.asarray(left[aligned])
+
+    def _table(self, *, fitting: bool) -> list[Floats]:
+        """[stage][layer, units left] the least bound of what is behind; inf where none fits."""
+        p, layers, m = self.setting.stages, self.layers, self.setting.accumulation
+        tables = [np.full((layers + 1, self.units + 1), inf) for _ in range(p + 1)]
+        tables[p][layers, 0] = 0.0
+        for stage in range(p - 1, -1, -1):
+            for option in range(len(self.options)):
+                size = self._size(option)
+                columns = self._columns(stage, size)
+                if size > self.units or not columns.size:
+                    continue
+                lead, total = self.work(option)
+                if fitting:
+                    allowed = self._allowed(stage, option)
+                    lead, total = np.where(allowed, lead, inf), np.where(allowed, total, inf)
+                behind = tables[stage + 1][1:, columns - size]
+                reached = np.maximum((m * total)[:, :, None], lead[:, :, None] + behind[None]).min(axis=1)
+                target = tables[stage][:layers]
+                target[:, columns] = np.minimum(target[:, columns], reached)
+        return tables
+
+    def ignoring_memory(self) -> float:
+        """The least bound of all chains whether they fit or not."""
+        return float(self._table(fitting=False)[0][0, self.units])
+
+    @property
+    def tables(self) -> list[Floats]:
+        """The tables of chains that may fit."""
+        if self._tables is None:
+            self._tables = self._table(fitting=True)
+        return self._tables
+
+    def least(self) -> float:
+        """The least bound of all chains that may fit, inf where none does."""
+        return float(self.tables[0][0, self.units])
+
+    def chains(self) -> Iterator[Bounded]:
+        """All chains whose stages may fit, in the order of their bound; an empty one where too many beginnings were continued."""
+        tables, m, p, number = self.tables, self.setting.accumulation, self.setting.stages, count()
+        least = self.least()
+        heap: list[tuple[float, int, int, tuple[int, int, float, float, Chain]]] = []
+        if least < inf:
+            heap.append((least, 0, next(number), (0, self.units, 0.0, 0.0, ())))
+        expanded = 0
+        while heap:
+            bound, negative, _, (layer, left, before, best, chain) = heapq.heappop(heap)
+            stage = -negative
+            if stage == p:
+                expanded = 0
+                yield Bounded(bound, chain)
+                continue
+            if expanded == EXPANSIONS:
+                yield Bounded(bound, ())
+                return
+            expanded += 1
+            self.expanded += 1
+            for option in range(len(self.options)):
+                size = self._size(option)
+                if self.unit and left not in self._columns(stage, size):
+                    continue
+                allowed = self._allowed(stage, option)[layer]
+                lead, total = (table[layer] for table in self.work(option))
+                heavy, after = np.maximum(best, before + m * total), before + lead
+                reached = np.maximum(heavy, after + tables[stage + 1][1:, left - size])
+                for last in np.flatnonzero(allowed & (reached < inf)).tolist():
+                    node = (last + 1, left - size, float(after[last]), float(heavy[last]), (*chain, (layer, last, option)))
+                    heapq.heappush(heap, (max(bound, float(reached[last])), -(stage + 1), next(number), node))
+
+    # Plans.
+
+    def plan(self, chain: Chain) -> Plan:
+        """The plan of a chain. The recomputation of most stages is the plan's, the others state their own."""
+        kinds = [self.options[option][1] for _, _, option in chain]
+        usual = max(dict.fromkeys(kinds), key=kinds.count)
+        p = len(chain)
+        stages = tuple(
+            Stage(
+                first, last, self.options[option][0], embedding=k == 0, head=k == p - 1,
+                recompute=None if kinds[k] is usual else kinds[k],
+            )
+            for k, (first, last, option) in enumerate(chain)
+        )  # fmt: skip
+        return replace(self._plan(stages, stages[0].mesh, usual))
+
+    def smallest(self) -> tuple[Plan, int, str]:
+        """(plan, excess, largest row) of the last stage of one layer that misses its device by the least."""
+        rows = []
+        for option in range(len(self.options)):
+            stage = self.setting.stages - 1
+            probe = self.probe(option, stage, self.layers - 1, self.layers - 1)
+            memory = self.pricer.stage_ledger(probe, stage)
+            row = max(memory.rows, key=lambda one: one.bytes)
+            rows.append((self.pricer.stage_excess(memory), option, row.name, probe))
+        excess, _, name, probe = min(rows, key=lambda one: one[:2])
+        return probe, excess, name

@@ -1,0 +1,109 @@
+"""What the search asks of the price of an operator graph: the questions that `PlanPricer` answers of shapes.
+
+Layouts of layers are chosen once a case: on its cluster as it is, and shared by every pricer of a changed world (`like`).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import cast
+
+from ..cluster import Cluster
+from ..cost.graph_layer import LayerLayout
+from ..cost.graph_pricing import GraphPricer, graph_memory
+from ..cost.measured import MeasuredNumbers, nothing_measured
+from ..cost.memory_terms import BARE, Implementation, local_microbatch
+from ..model import Transformer, Workload
+from ..model.graph_model import GraphModel
+from ..model.naming import dim_named, operator_named
+from ..model.operator import WHOLE, Operator
+from ..plan import Mesh, Plan, Recompute, Stage
+from .graph_layouts import LayoutChooser
+from .pricing import PlanPricer
+from .setting import Floats
+
+
+class StageLayouts:
+    """Layouts of the layers of plans' stages: as a stage states them, where it does, and the best elsewhere."""
+
+    def __init__(self, model: GraphModel, workload: Workload, cluster: Cluster) -> None:
+        self.model = model
+        self.chooser = LayoutChooser(model, workload, cluster)
+
+    def of_stage(self, plan: Plan, stage: Stage, layer: int, tensor: tuple[int, int]) -> tuple[LayerLayout, ...]:
+        """The layouts of one layer of a stage. Raises InputError where a stated one does not divide."""
+        sequences = local_microbatch(plan, stage)
+        sequence = plan.sequence_parallel and stage.mesh.tensor > 1
+        if not stage.layouts:
+            found = self.chooser.layouts(layer, sequences, tensor)
+        else:
+            rows = {name: dict(dims) for name, dims in stage.layouts}
+
+            def stated(operator: Operator) -> str | None:
+                named = next((dims for name, dims in rows.items() if operator_named(name, _endings(operator)) is not None), None)
+                if named is None:
+                    return None
+                return next((dim_named(dim, operator.sizes) or dim for dim, on in named.items() if on == "tensor"), WHOLE)
+
+            found = self.chooser.layouts(layer, sequences, tensor, stated, stage.layouts)
+        if sequence:
+            kept = tuple(one for one in found if one.carry is not None and self.chooser.carries_sequence(one))
+            return kept or found
+        return found
+
+
+def _endings(operator: Operator) -> tuple[str, ...]:
+    parts = operator.name.split(".")
+    return tuple(".".join(parts[k:]) for k in range(len(parts)))
+
+
+class GraphPlanPricer(PlanPricer):
+    """Prices plans of one case whose model is a graph alone."""
+
+    def __init__(
+        self, model: GraphModel, workload: Workload, cluster: Cluster, numbers: MeasuredNumbers = nothing_measured,
+        implementation: Implementation = BARE, headroom: float = 0.0, layouts: StageLayouts | None = None,
+    ) -> None:  # fmt: skip
+        self.graph = model
+        self.model, self.workload, self.cluster = cast(Transformer, model), workload, cluster
+        self.layouts = layouts or StageLayouts(model, workload, cluster)
+        self.memory_model = graph_memory(model, workload, lambda *at: self._pricer.graph_time.stage_parts(*at), implementation)
+        self._pricer = GraphPricer(
+            self.layouts, workload, cluster, self.memory_model, transfer=implementation.transfer
+        )
+        self.pricer = self._pricer
+        self.numbers, self.headroom = numbers, headroom
+        self.known_fits = {}
+        self._least_hops = {}
+        self.stretched = None
+        self._tables: dict[object, tuple[Floats, Floats]] = {}
+        self._messages: dict[object, float] = {}
+
+    def work_table(self, plan: Plan, mesh: Mesh, kind: Recompute) -> tuple[Floats, Floats]:
+        """[first, last] (seconds of the forward pass, of a microbatch) at least of a stage of the plan's on `mesh`; inf where
+        last < first. Gathers of sharded parameters come on top.
+        """
+        key = mesh, kind, plan.microbatch * plan.mesh.data, plan.order, plan.pipeline if plan.order[-1:] != ("pipeline",) else 0
+        found = self._tables.get(key)
+        if found is None:
+            found = self._tables[key] = self._pricer.graph_time.work_table(plan, mesh, kind)
+        return found
+
+    def least_message(self, plan: Plan, mesh: Mesh, other: Mesh, layer: int) -> float:
+        """Seconds of the message behind a layer at least, wherever the stages lie next to each other."""
+        key = mesh, other, plan.microbatch * plan.mesh.data, layer
+        found = self._messages.get(key)
+        if found is None:
+            found = self._messages[key] = self._pricer.graph_time.least_message(plan, mesh, other, layer)
+        return found
+
+    def stream(self, plan: Plan, stage: int) -> tuple[int, int]:
+        """(elements of a sequence, 1): all that crosses behind a stage, in a row."""
+        rows = self.graph.crossing(plan.stages[stage].last, 1)
+        return sum(prod(sizes) for _, _, sizes in rows), 1
+
+    def stream_divided(self, plan: Plan, stage: int) -> bool:
+        """Whether all that crosses lies divided on the tensor axis; memories lie whole."""
+        at = plan.stages[stage].last
+        crossing = self.graph.crossing(at if at < self.graph.layers - 1 else plan.stages[stage].first - 1, 1)
+        return len(crossing) == 1 and self._pricer.graph_time.divided(plan, stage)

@@ -1,0 +1,145 @@
+"""Plans of operator graphs: the whole search against every plan of its space, and the price of a graph against that of shapes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import combinations, pairwise, product
+
+import pytest
+from driver_cases import cluster
+from planproof.model import Attention, Optimizer, Precision, Transformer, Workload
+from planproof.model.builders import Shape, transformer_graph
+from planproof.model.builders_convolution import wide_resnet_graph
+from planproof.model.builders_towers import encoder_decoder_graph
+from planproof.model.graph_model import GraphModel
+from planproof.plan import Mesh, Plan, Recompute, Stage, even_stages
+from planproof.search.graph_pricing import GraphPlanPricer
+from planproof.search.graph_search import GraphSearch
+from planproof.search.graph_space import GraphSpace, GraphUneven, is_uniform
+from planproof.search.pricing import PlanPricer
+from planproof.search.setting import Setting
+from planproof.search.space import Limits
+
+#: Problems that together take a few seconds.
+QUICK = (1, 2, 3, 4, 5, 7, 9, 12, 15, 20)
+WORK = Workload(256, 8, Precision("bf16", "fp32", "fp32", "fp32"), Optimizer("adamw", 2), Attention.FLASH)
+
+
+def shapes(layers: int, hidden: int, vocabulary: int = 32000) -> Transformer:
+    return Transformer(
+        layers=layers, hidden=hidden, heads=16, kv_heads=16, head_dim=hidden // 16, ffn=4 * hidden, vocabulary=vocabulary,
+        gated=False, tied_embeddings=False, norm="layer", learned_positions=256, attention_bias=True, output_bias=True,
+        mlp_bias=True,
+    )  # fmt: skip
+
+
+def model(draw: random.Random) -> GraphModel:
+    kind = draw.choice(["resnet", "towers", "decoder"])
+    if kind == "resnet":
+        blocks, width = [draw.randint(1, 3), draw.randint(2, 3)], draw.choice([128, 1024, 4096])
+        return GraphModel(lambda batch: wide_resnet_graph(batch, blocks=blocks, width=width, classes=64, image=64))
+    hidden, other = draw.choice([1024, 4096]), draw.randint(1, 3)
+    if kind == "towers":
+        towers = shapes(draw.randint(2, 3), hidden), shapes(other + 1, hidden)
+        return GraphModel(
+            lambda batch: encoder_decoder_graph(*towers, Shape(batch, 256, causal=False), Shape(batch, 64), buckets=32)
+        )
+    return GraphModel(lambda batch: transformer_graph(shapes(2 + other, hidden), Shape(batch, 256)))
+
+
+def problem(seed: int) -> tuple[GraphSpace, GraphPlanPricer]:
+    draw = random.Random(seed)
+    limits = Limits(
+        axes=frozenset(draw.sample(["data", "tensor"], draw.randint(1, 2))) | {"pipeline"},
+        microbatches=tuple(draw.sample([1, 2, 4], draw.randint(1, 2))), zeros=(draw.choice([0, 1]),),
+        recomputes=tuple(draw.sample(["none", "full"], draw.choice([1, 1, 2]))),
+        schedules=(draw.choice(["gpipe", "1f1b", "zb_h1"]),),
+    )  # fmt: skip
+    there, graph = cluster(draw, draw.choice([2, 3, 4])), model(draw)
+    return GraphSpace(graph, WORK, there, limits), GraphPlanPricer(graph, WORK, there)
+
+
+def chains(uneven: GraphUneven, setting: Setting) -> Iterator[Plan]:
+    """Every plan of a setting, written without any table or bound."""
+    layers, p, there = uneven.uniform.graph.layers, setting.stages, uneven.uniform.cluster
+    node = min(there.devices_per_node, there.devices)
+    for cuts in combinations(range(1, layers), p - 1):
+        edges = (0, *cuts, layers)
+        for options in product(product(setting.meshes, setting.recomputes), repeat=p):
+            meshes, kinds = [mesh for mesh, _ in options], [kind for _, kind in options]
+            if sum(mesh.devices for mesh in meshes) != there.devices:
+                continue
+            if len(setting.meshes) > 1 and len(set(meshes)) == 1:
+                continue
+            starts = [sum(mesh.devices for mesh in meshes[:k]) for k in range(p)]
+            places = zip(starts, meshes, strict=True)
+            if len(setting.meshes) > 1 and any(start % min(mesh.devices, node) for start, mesh in places):
+                continue
+            usual = max(dict.fromkeys(kinds), key=kinds.count)
+            stages = tuple(
+                Stage(a, b - 1, mesh, k == 0, k == p - 1, None if kind is usual else kind)
+                for k, ((a, b), mesh, kind) in enumerate(zip(pairwise(edges), meshes, kinds, strict=True))
+            )
+            plan = Plan(
+                "", stages, setting.sequences // meshes[0].data, setting.accumulation, schedule=setting.schedule,
+                recompute=usual, zero=setting.zero, order=setting.order, uniform=False,
+            )  # fmt: skip
+            if not is_uniform(plan):
+                yield plan
+
+
+def everything(space: GraphSpace) -> Iterator[Plan]:
+    for shape in space.shapes:
+        yield from space.variants(shape)
+    uneven = GraphUneven(space)
+    for setting in uneven.settings:
+        yield from chains(uneven, setting)
+
+
+@pytest.mark.parametrize("seed", [pytest.param(k, marks=[] if k in QUICK else pytest.mark.long) for k in range(60)])
+def test_the_first_candidates_are_those_of_exhaustive_enumeration(seed: int) -> None:
+    space, pricer = problem(seed)
+    search = GraphSearch(space, pricer)
+    plans = list(everything(space))
+    assert len(plans) == search.size
+    timed = sorted(pricer.seconds(plan) for plan in plans if pricer.fit(plan, pricer.ledger(plan)) != "no")
+    found = []
+    for one in search.candidates():
+        found.append(one)
+        if len(found) == 12:
+            break
+    assert len(found) == min(12, len(timed))
+    assert [one.seconds for one in found] == pytest.approx(timed[: len(found)], rel=1e-9)
+    assert all(one.seconds == pytest.approx(pricer.seconds(one.plan), rel=1e-9) for one in found)
+    assert all(pricer.bound(plan) <= pricer.seconds(plan) for plan in plans[:50])
+    assert search.floor >= found[-1].seconds if found else not timed
+
+
+@pytest.mark.parametrize("kernel", list(Attention))
+@pytest.mark.parametrize(("mesh", "pipeline"), [(Mesh(), 1), (Mesh(8), 1), (Mesh(2, 4), 1), (Mesh(2), 4), (Mesh(1, 8), 1)])
+def test_a_transformer_by_its_graph_costs_what_it_costs_by_its_shapes(kernel: Attention, mesh: Mesh, pipeline: int) -> None:
+    """Parameters exactly; time within 0.5 % and memory within 1 % without a tensor axis, under ZeRO 3 within 3 %.
+
+    On a tensor axis a graph is as with sequence parallelism: time within 5 %; memory within 6 %, for it keeps the gathered
+    operand of a product where Megatron-LM keeps its part and gathers again (Korthikanti et al. 2022, section 4.2.2). What differs
+    besides: an unfused core's softmax is repeated apart by shapes under selective recomputation (0.7 %; 3.5 % on a tensor axis).
+    """
+    family = shapes(8, 4096)
+    work = Workload(256, 256, WORK.precision, WORK.optimizer, kernel)
+    graph = GraphModel(lambda batch: transformer_graph(family, Shape(batch, 256)))
+    there = cluster(random.Random(3), 8)
+    by_shapes, by_graph = PlanPricer(family, work, there), GraphPlanPricer(graph, work, there)
+    assert graph.layers == 8
+    stages = even_stages(8, pipeline, mesh)
+    assert stages is not None
+    for recompute in Recompute:
+        for zero in (0, 1, 3) if mesh.data > 1 and pipeline == 1 else (0,):
+            plan = Plan("", stages, 8, 4, recompute=recompute, zero=zero, sequence_parallel=mesh.tensor > 1)
+            near_time, near_memory = (0.05, 0.06) if mesh.tensor > 1 else (0.03 if zero == 3 else 0.008, 0.01)
+            one, two = by_shapes.price(plan), by_graph.price(plan)
+            assert two.step.seconds == pytest.approx(one.step.seconds, rel=near_time), (recompute, zero)
+            for first, second in zip(one.memory, two.memory, strict=True):
+                assert second.device.value == pytest.approx(first.device.value, rel=near_memory), (recompute, zero)
+                if mesh.tensor == 1:
+                    assert second.row("parameters").bytes == first.row("parameters").bytes
