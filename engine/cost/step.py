@@ -115,10 +115,10 @@ class TimeModel:
         key = plan.zero, plan.sequence_parallel, plan.recompute
         found = self._beside.get(key)
         if found is None:
-            found = self._beside[key] = self._stage_costs(plan)
+            found = self._beside[key] = self._each(plan)
         return found
 
-    def _stage_costs(self, plan: Plan) -> list[StageCost]:
+    def _each(self, plan: Plan) -> list[StageCost]:
         result: list[StageCost] = []
         alike = len(self.cluster.nodes) == 1
         mixed = moe_layers(self.model, 0, self.model.layers - 1) not in (0, self.model.layers)

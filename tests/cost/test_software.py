@@ -6,7 +6,7 @@ import pytest
 from planproof.cost import TimeModel, Uncertainty, frameworks, software
 from planproof.cost.frameworks import implementation_of
 from planproof.cost.software import calibrated, families
-from planproof.decision.desk import SHARDS_PIPELINES
+from planproof.decision.pricers import SHARDS_PIPELINES
 from planproof.hardware import open_library
 from planproof.model import Attention
 from planproof.plan.frameworks import FRAMEWORKS
