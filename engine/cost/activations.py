@@ -40,13 +40,26 @@ class Loss(StrEnum):
         return {"in_place": 4, "fused": 8, "separate": 12}[self.value]
 
 
+class Selective(StrEnum):
+    """What `recompute: selective` recomputes, which frameworks do not agree on.
+
+    `core`: the attention core alone (Megatron-LM). `operators`: all but attention, every second matrix product, beginning
+    with the first, and what is reduced over the tensor group (torchtitan's default, selective_ac_option 'op'; the 67.0 GiB
+    that it publishes for 128 devices at microbatch 2 would be 116 if only the attention core were recomputed).
+    """
+
+    CORE = "core"
+    OPERATORS = "operators"
+
+
 @dataclass(frozen=True, slots=True)
 class LayerActivations:
     """Bytes of one layer and microbatch on a rank.
 
     `kept` between forward and backward without recomputation, `scores` the part that the attention core alone needs,
     `checkpoint` the layer's input, `gradients` the transient gradients of the MLP and the weight-gradient temporary,
-    `scores_gradient` those of the attention core, which follow when the MLP's are gone.
+    `scores_gradient` those of the attention core, which follow when the MLP's are gone. `products`: what is held where
+    selective recomputation goes by operators; None for layers (experts, latent attention) that are counted by the core.
     """
 
     kept: int
@@ -54,22 +67,25 @@ class LayerActivations:
     checkpoint: int
     gradients: int
     scores_gradient: int
+    products: int | None = None
 
-    def held(self, recompute: Recompute) -> int:
-        """What is held from forward to backward pass: all, all but the attention core's, or the layer's input."""
+    def held(self, recompute: Recompute, selective: Selective = Selective.CORE) -> int:
+        """What is held from forward to backward pass: all, all but what `selective` recomputes, or the layer's input."""
         match recompute:
             case Recompute.NONE:
                 return self.kept
             case Recompute.SELECTIVE:
-                return self.kept - self.scores
+                return self.kept - self.scores if self.products is None or selective is Selective.CORE else self.products
             case Recompute.FULL:
                 return self.checkpoint
 
-    def workspace(self, recompute: Recompute) -> int:
+    def workspace(self, recompute: Recompute, selective: Selective = Selective.CORE) -> int:
         """What the backward pass of one layer needs beyond what is held: gradients, and what it computes again."""
         match recompute:
             case Recompute.NONE:
                 return max(self.gradients, self.scores_gradient)
+            case Recompute.SELECTIVE if self.products is not None and selective is Selective.OPERATORS:
+                return self.kept - self.products + max(self.gradients, self.scores_gradient)
             case Recompute.SELECTIVE:
                 return max(self.gradients, self.scores + self.scores_gradient)
             case Recompute.FULL:
@@ -151,12 +167,17 @@ def layer_activations(
     kept = outside * whole + here * inner + scores + experts_inner + experts_outer
     checkpoint = outside * h * e
     scores_gradient = _score_elements(model, workload, mesh, microbatch) * e if attention is Attention.UNFUSED else 0
+    products = None
+    if not moe and model.latent is None and attention is Attention.FLASH:
+        products = checkpoint + here * e * _every_second_product(model, t) + scores
+        products += 2 * outside * h * e if t > 1 else 0
     return LayerActivations(
         kept=kept,
         scores=scores,
         checkpoint=checkpoint,
         gradients=checkpoint + mlp_gradient + gathered + e * largest_weight(model, moe, mesh),
         scores_gradient=scores_gradient,
+        products=products,
     )
 
 
@@ -178,6 +199,16 @@ def _attention_elements(model: Transformer, t: int, attention: Attention) -> int
     query, key = heads * model.head_dim, max(1, -(-model.kv_heads // t)) * model.head_dim
     rotated = 0 if model.learned_positions or attention is Attention.UNFUSED else query + key
     return 2 * query + 2 * key + rotated
+
+
+def _every_second_product(model: Transformer, t: int) -> int:
+    """Elements a token of the outputs of every second product of a layer, the first among them, and of the attention core.
+
+    In the order in which they run: query, key, value, output, then the MLP's gate, up and down, or its two.
+    """
+    query, key = -(-model.heads // t) * model.head_dim, max(1, -(-model.kv_heads // t)) * model.head_dim
+    mlp = -(-model.ffn // t) + (model.hidden if model.gated else 0)
+    return query + key + mlp + query
 
 
 def _score_elements(model: Transformer, workload: Workload, mesh: Mesh, microbatch: int) -> int:

@@ -53,13 +53,13 @@ def copies_between(moe: MixtureOfExperts, units: int, siblings: int) -> float:
     return units_reached(moe.experts, moe.top_k, units, moe.route_groups, moe.route_groups_kept) * (siblings - 1) / siblings
 
 
-def exchange_notes(workload: Workload) -> list[str]:
-    """What is taken for granted about the exchange between experts, in words."""
+def exchange_notes(workload: Workload, microbatches: int) -> list[str]:
+    """What is taken for granted about the exchange between experts of a step of so many microbatches, in words."""
     rows = []
     if workload.dispatcher is None:
         rows.append("exchange between experts: no dispatcher stated, priced as an all-to-all of every copy of a token")
     if workload.dispatch_overlap is None:
         rows.append("exchange between experts: not stated whether it is overlapped, priced as not hidden")
-    elif workload.dispatch_overlap:
+    elif workload.dispatch_overlap and microbatches > 1:
         rows.append("exchange between experts: hidden under another microbatch in warm-up and cool-down too")
     return rows

@@ -2,7 +2,8 @@
 
 Megatron-LM pads the vocabulary to a multiple of 128 x tensor (arguments.py, --make-vocab-size-divisible-by, default 128) and
 keeps fp32 copies of fp16 gradients in the optimizer's step alone; its vocabulary-parallel loss works in place. torchtitan
-calls torch's cross entropy on fp32 logits (components/loss.py). Megatron-DeepSpeed and GPT-NeoX have Megatron-LM's padding
+calls torch's cross entropy on fp32 logits (components/loss.py) and recomputes selectively by operators
+(distributed/activation_checkpoint.py). Megatron-DeepSpeed and GPT-NeoX have Megatron-LM's padding
 and loss (megatron/arguments.py and megatron/neox_arguments, make_vocab_size_divisible_by 128; mpu/cross_entropy.py) and leave
 gradients to DeepSpeed's optimizers, whose copies depend on dtype and stage: that stays open. What stands on one of them has
 its conventions; a framework that does not, or none, leaves all of it open: the vocabulary is padded only so that it divides,
@@ -21,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..plan.frameworks import framework_called, nearest
-from .activations import Loss
+from .activations import Loss, Selective
 from .memory_terms import BARE, GradientCopy, Implementation
 from .sending import Transfer
 
@@ -34,9 +35,11 @@ _BY_NAME = {
     "megatron-core": MEGATRON,
     "megatron-deepspeed": _UNDER_DEEPSPEED,
     "gpt-neox": _UNDER_DEEPSPEED,
-    "torchtitan": Implementation(loss=Loss.SEPARATE),
+    "torchtitan": Implementation(loss=Loss.SEPARATE, selective=Selective.OPERATORS),
     **dict.fromkeys(("deepspeed", "alpa"), _SCATTERS),
 }
+#: What torchtitan's selective recomputation goes by: 'op', or the distance of whole layers, reckoned by the attention core.
+_WHOLE_LAYERS = ("activation_checkpoint.selective_ac_option", "activation_checkpoint.selective_ac_type", "selective_ac_option")
 #: Options that turn scattering off, and the value that does.
 _OFF = {
     "scatter_gather_tensors_in_pipeline": False,
@@ -60,4 +63,6 @@ def implementation_of(
         known = replace(known, transfer=Transfer.SCATTER_GATHER)
     if any((settings or {}).get(option) is value for option, value in _OFF.items()):
         known = replace(known, transfer=Transfer.DIRECT)
+    if any((settings or {}).get(option, "op") != "op" for option in _WHOLE_LAYERS):
+        known = replace(known, selective=Selective.CORE)
     return known

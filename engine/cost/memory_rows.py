@@ -12,6 +12,7 @@ from ..frozen import dataclass
 from ..hardware import DeviceSheet
 from ..model import Workload
 from ..plan import Recompute
+from .activations import Selective
 from .in_flight import InFlight
 from .memory_terms import Amounts, GradientCopy, Shape, StageTerms
 
@@ -78,7 +79,9 @@ def in_flight_row(shape: Shape, amounts: Amounts, flight: InFlight) -> Row:
         return Row("in-flight activations", 0, "0 at the peak", _STEP)
     kept = {
         Recompute.NONE: "all of each layer, tensor by tensor [K22]",
-        Recompute.SELECTIVE: "each layer without its attention core [K22]",
+        Recompute.SELECTIVE: "attention's and every second product's output of each layer"
+        if shape.selective is Selective.OPERATORS
+        else "each layer without its attention core [K22]",
         Recompute.FULL: f"{'what enters' if shape.operators else 'e s b h'} a layer, and the stage's output [K22]",
     }[shape.recompute]
     whole = "microbatch" if flight.chunks == 1 else "microbatches"
@@ -138,7 +141,9 @@ def _workspace(shape: Shape, amounts: Amounts, terms: StageTerms, sheet: DeviceS
         return Row(name, amounts.workspace, formula, f"the stage peaks in {when}, when no layer is in its backward pass")
     again = {
         Recompute.NONE: "",
-        Recompute.SELECTIVE: ", or its attention core",
+        Recompute.SELECTIVE: " + what it computes again"
+        if shape.selective is Selective.OPERATORS
+        else ", or its attention core",
         Recompute.FULL: " + one layer's activations [K22]",
     }[shape.recompute]
     return Row(name, amounts.workspace, f"{formula} + one layer's gradients{again}")

@@ -17,6 +17,7 @@ from ..plan import Plan, Recompute, Stage
 from .activations import (
     LayerActivations,
     Loss,
+    Selective,
     element_bytes,
     head_input_bytes,
     layer_activations,
@@ -55,7 +56,7 @@ class Implementation:
     reaches down to one in place. `deferred_heads`: microbatches whose weight gradient of the head is put off (Megatron-LM
     --wgrad-deferral-limit). `deterministic`: whether cuBLAS is given the large workspace that reproducible runs need, None
     where it is not said; `transformer_engine` and `grouped_experts`: what else keeps scratch then (see `workspace`).
-    `transfer`: how stages send their messages.
+    `transfer`: how stages send their messages. `selective`: what `recompute: selective` recomputes.
     """
 
     vocabulary_multiple: int = 1
@@ -67,6 +68,7 @@ class Implementation:
     transformer_engine: bool = True
     grouped_experts: bool = False
     transfer: Transfer = Transfer.DIRECT
+    selective: Selective = Selective.CORE
 
 
 #: What can be said where the framework is not known.
@@ -94,6 +96,7 @@ class Shape:
     copy: GradientCopy | Literal["sharded"] | None
     #: The stage's operators are counted one by one, not by the widths of a family.
     operators: bool = False
+    selective: Selective = Selective.CORE
 
     @property
     def sharded(self) -> bool:
@@ -318,12 +321,13 @@ class MemoryTerms:
                 whole=whole,
                 layouts=bool(stage.layouts),
                 copy=None if not copied else "sharded" if sharded else copy,
+                selective=Selective.CORE if any(row.products is None for _, row in kinds) else self.implementation.selective,
             ),
             parameters=state(each.parameters, 3),
             gradients=state(each.gradients, 2) + kept + again,
             optimizer=state(each.optimizer, 1),
             step_copy=copied - kept,
-            held=sum(number * row.held(recompute) for number, row in kinds),
+            held=sum(number * row.held(recompute, self.implementation.selective) for number, row in kinds),
             boundary=outside * model.hidden * e,
             mask=outside * model.hidden if stage.embedding and workload.dropout > 0 else 0,
             head_input=head_input_bytes(model, workload, outside) if stage.head else 0,
@@ -333,7 +337,7 @@ class MemoryTerms:
             if stage.head
             else 0,
             logits_gradient=e * here * (vocabulary // mesh.tensor) if stage.head else 0,
-            layer=max((row.workspace(recompute) for _, row in kinds), default=0),
+            layer=max((row.workspace(recompute, self.implementation.selective) for _, row in kinds), default=0),
             gathered=gathered,
             buffers=buffers,
         )

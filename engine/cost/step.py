@@ -89,6 +89,10 @@ class TimeModel:
         self.constants = load_constants() if constants is None else constants
         self.network = Network(cluster, factors, self.constants)
         self.pricer = StagePricer(model, workload, self.network, self.constants, factors)
+        # Of a step of one microbatch: there is no other one for the exchange between experts to run beside.
+        self._lone = self.pricer
+        if workload.dispatch_overlap:
+            self._lone = StagePricer(model, replace(workload, dispatch_overlap=False), self.network, self.constants, factors)
         self._contended = Contention(STAGE_TERMS)
         self._rates: dict[str, Rates] = {}
         self._layouts: dict[tuple[tuple[str, ...], Mesh, int], Layout] = {}
@@ -150,7 +154,7 @@ class TimeModel:
         sequences = local_microbatch(plan, stage)
         key = (
             stage.layers, moe, stage.mesh, stage.embedding, stage.head, recompute, sequences, plan.zero,
-            plan.sequence_parallel, plan.order, len(plan.stages), sheet.name,
+            plan.sequence_parallel, plan.accumulation == 1, plan.order, len(plan.stages), sheet.name,
         )  # fmt: skip
         found = self._costs.get(key)
         if found is None:
@@ -159,7 +163,8 @@ class TimeModel:
             same = (*key[:-3], groups, sheet.name)
             known = self._costs.get(same)
             if known is None:
-                known = self._costs[same] = self.pricer.price(
+                pricer = self._lone if plan.accumulation == 1 else self.pricer
+                known = self._costs[same] = pricer.price(
                     stage, moe, groups, sequences, recompute, plan.zero, plan.sequence_parallel, self.rates(sheet)
                 )
             found = self._costs[key] = known
@@ -421,7 +426,7 @@ class TimeModel:
         if moe is not None and moe.capacity_factor is None and moe.imbalance == 1.0:
             rows.append("uneven load of experts: no imbalance stated, priced as balanced")
         if moe is not None and any(stage.mesh.expert > 1 for stage in plan.stages):
-            rows += exchange_notes(self.workload)
+            rows += exchange_notes(self.workload, plan.accumulation)
         if self.workload.dynamic_shapes:
             rows.append("dynamic shapes: priced at the stated sequence length")
         if not self.cluster.homogeneous:

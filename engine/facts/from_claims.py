@@ -34,6 +34,7 @@ def claim_facts(case: Case) -> Iterator[Fact]:
     for k, claim in enumerate(case.loaded.stated.claims or []):
         path = f"/claims/{k}"
         yield _claim(claim, path, heading.scaling if heading else None, pipelined, nodes)
+        yield from _slips(case, claim, path)
         yield from _limit(case, claim, path)
         seconds = _step_seconds(case, claim)
         if seconds is not None and claim.nodes in (None, nodes):
@@ -69,6 +70,31 @@ def _claim(claim: Claim, path: str, scaling: str | None, pipelined: bool, nodes:
         nodes=claim.nodes,
         cluster_nodes=nodes,
     )
+
+
+def _slips(case: Case, claim: Claim, path: str) -> Iterator[Fact]:
+    """What keeps a claim from being held against anything: a figure that cannot be, a plan that is not there, idle keys."""
+    value, metric = claim.value, claim.metric
+    names = {plan.name for plan in case.loaded.stated.plans or []} | {plan.name for plan in case.plans}
+    equal = metric in ("loss_agreement", "gradient_agreement")
+    slips = (
+        ("plan", claim.plan is not None and claim.plan not in names, f"no plan is called '{claim.plan}'"),
+        ("value", equal and value is not None and value < 0, "a difference is at least 0"),
+        (
+            "value",
+            not equal and metric not in (None, "other") and value is not None and value <= 0,
+            f"a figure of '{metric}' is above 0",
+        ),
+        ("unit", claim.unit is not None and metric not in (None, "throughput"), f"'unit' is of a throughput, not of '{metric}'"),
+        (
+            "recipe",
+            claim.recipe is not None and metric not in (None, "other") and not equal,
+            f"'recipe' is of an agreement, not of '{metric}'",
+        ),
+    )
+    for key, wrong, why in slips:
+        if wrong:
+            yield fact("claim_slip", f"{path}/{key}", text=_text(claim), key=key, why=why)
 
 
 def _text(claim: Claim) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..model import Transformer, is_moe, layer_parameters
-from ..proposal import Case, MeasuredProfile
+from ..proposal import Case, MeasuredProfile, ProfileRow
 from .fact import Fact
 from .kinds import fact
 
@@ -19,11 +19,13 @@ def hygiene_facts(case: Case, profile: MeasuredProfile) -> Iterator[Fact]:
     yield from _layouts(profile)
     for what, rows in (
         ("time", [row for row in profile.rows if row.instant]),
-        ("memory", [row for row in profile.rows if row.weightless]),
+        ("memory", [row for row in profile.rows if row.weightless or (row.activation == 0 and not _end(row, profile))]),
         ("half", [row for row in profile.rows if row.half]),
     ):
         if rows:
             yield fact("profile_cells", PATH, what=what, rows=len(rows), line=rows[0].line)
+    for heading in profile.unread:
+        yield fact("profile_column", PATH, column=heading[:100], file=profile.name, line=profile.header)
     yield from _shapes(case, profile)
     named = next((row.device for row in profile.rows if row.device), None)
     devices = {node.device for node in case.described.nodes if node.device}
@@ -31,6 +33,11 @@ def hygiene_facts(case: Case, profile: MeasuredProfile) -> Iterator[Fact]:
         plain, others = _plain(named), [_plain(one) for one in devices]
         if not any(plain in one or one in plain for one in others):
             yield fact("profile_device", PATH, device=named[:100], cluster_device=", ".join(sorted(devices)))
+
+
+def _end(row: ProfileRow, profile: MeasuredProfile) -> bool:
+    """Whether a row is of the embedding or the head alone, which may keep nothing that a layer does not keep."""
+    return profile.separate_ends and row.first == row.last and row.first in (0, profile.layers + 1)
 
 
 def _plain(name: str) -> str:

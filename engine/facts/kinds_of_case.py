@@ -373,11 +373,20 @@ OF_CASE: tuple[Kind, ...] = (
         "Rows of the profile whose cells no measurement gives.",
         {
             "what": text(
-                "A pass of no time, a state or memory of no bytes, or the time of one pass alone.",
+                "A pass of no time, a state, memory or activations of no bytes, or the time of one pass alone.",
                 one_of=("time", "memory", "half"),
             ),
             "rows": whole("How many."),
             "line": whole("Line of the first."),
+        },
+    ),
+    Kind(
+        "profile_column",
+        "A column of the profile that nothing reads.",
+        {
+            "column": text("Its heading."),
+            "file": text("The file."),
+            "line": whole("Line of the header."),
         },
     ),
     Kind(

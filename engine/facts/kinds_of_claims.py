@@ -26,6 +26,15 @@ OF_CLAIMS: tuple[Kind, ...] = (
         },
     ),
     Kind(
+        "claim_slip",
+        "A key of a claim that cannot be as it is stated, so that nothing is held against it.",
+        {
+            "text": text("The claim, as quoted."),
+            "key": text("The key.", one_of=("plan", "value", "unit", "recipe")),
+            "why": text("What is wrong with it, in words."),
+        },
+    ),
+    Kind(
         "claim_limit",
         "A claimed throughput or step time beside what the devices' peak rate allows for this model.",
         {

@@ -117,6 +117,9 @@ class MeasuredProfile:
     contradictions: tuple[tuple[ProfileRow, ProfileRow], ...] = ()
     #: Whether the embedding and the head have rows of their own, before the first and after the last layer.
     separate_ends: bool = False
+    #: Headings of columns that are not known, and the line of the header.
+    unread: tuple[str, ...] = ()
+    header: int = 1
 
     @property
     def layers(self) -> int:
@@ -186,7 +189,8 @@ def read_profile(raw: bytes, name: str, *, separate_ends: bool = False) -> Measu
         rows.append(row)
     if not rows:
         raise _wrong(name, header_line, "has a header and no rows")
-    return MeasuredProfile(name, tuple(rows), index, tuple(clashes), separate_ends)
+    unread = tuple(column.heading for column in columns if not column.name and column.heading)
+    return MeasuredProfile(name, tuple(rows), index, tuple(clashes), separate_ends, unread, header_line)
 
 
 def _differ(one: ProfileRow, other: ProfileRow) -> bool:

@@ -107,6 +107,20 @@ def test_overlap_hides_what_another_microbatch_computes_and_costs_its_multiproce
     assert step(Dispatcher.DEEPEP, False) == step(Dispatcher.DEEPEP)
 
 
+def test_one_microbatch_a_step_has_no_other_to_hide_the_exchange_under() -> None:
+    mesh, rows = Mesh(data=32, expert=32), {}
+    for overlap in (False, True):
+        for accumulation in (1, 2):
+            work = replace(WORK, dispatcher=Dispatcher.DEEPEP, dispatch_overlap=overlap, global_batch=32 * accumulation)
+            plan = Plan("p", (Stage(0, 7, mesh, True, True),), 1, accumulation, schedule=Schedule.ONE_F_ONE_B, zero=1)
+            model = TimeModel(MODEL, work, cluster("dgx_h100", 4, bandwidth=50e9))
+            rows[overlap, accumulation] = model.simulated(plan).seconds
+            said = model.unmodelled(plan, model.costs(plan))
+            assert any("hidden under another microbatch" in row for row in said) == (overlap and accumulation > 1)
+    assert rows[True, 1] == rows[False, 1]
+    assert rows[True, 2] < rows[False, 2]
+
+
 def test_an_all_gather_dispatcher_needs_room_for_everybodys_tokens() -> None:
     from planproof.cost.activations import layer_activations
 
