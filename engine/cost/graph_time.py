@@ -121,7 +121,8 @@ class GraphTimeModel(TimeModel):
         stage = stage or plan.stages[index]
         recompute = stage.recompute or plan.recompute
         groups = self.layout(plan, stage.mesh)
-        key = (stage.first, stage.last, stage.mesh, stage.layouts, groups, local_microbatch(plan, stage), recompute, plan.zero)
+        run = self.graph.signature(stage.first, stage.last, local_microbatch(plan, stage))
+        key = (run, stage.mesh, stage.layouts, groups, recompute, plan.zero)
         found = self._stage_costs.get(key)
         if found is None:
             parts = self.stage_parts(plan, stage, recompute)
@@ -153,7 +154,8 @@ class GraphTimeModel(TimeModel):
         """The layers of a stage in the quickest of the ways that their carries may lie."""
         groups, sequences = self.layout(plan, stage.mesh), local_microbatch(plan, stage)
         again = recompute is Recompute.FULL
-        key = (stage.first, stage.last, stage.mesh, stage.layouts, groups.tensor, groups.data, sequences, again)
+        run = self.graph.signature(stage.first, stage.last, sequences)
+        key = (run, stage.mesh, stage.layouts, groups.tensor, groups.data, again)
         found = self._parts_of.get(key)
         if found is None:
             found = self._parts_of[key] = self._quickest(plan, stage, groups, again=again)
@@ -162,7 +164,7 @@ class GraphTimeModel(TimeModel):
     def _quickest(self, plan: Plan, stage: Stage, groups: Layout, *, again: bool) -> StageParts:
         tensor, data, sequences = groups.tensor, (stage.mesh.data, groups.data[1]), local_microbatch(plan, stage)
         rows = [self.layouts.of_stage(plan, stage, k, tensor) for k in range(stage.first, stage.last + 1)]
-        key = (stage.first, stage.last, stage.mesh, stage.layouts, tensor[0], sequences, again)
+        key = (self.graph.signature(stage.first, stage.last, sequences), stage.mesh, stage.layouts, tensor[0], again)
         ways = [one.carry for one in rows[0] if all(any(one.carry == two.carry for two in row) for row in rows)]
         # Under other rates and links layouts stay as they are.
         if not self._nominal and key in self.layouts.ways:
