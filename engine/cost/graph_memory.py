@@ -48,8 +48,8 @@ class GraphMemoryTerms(MemoryTerms):
         stage, recompute = plan.stages[index], plan.recompute_of(index)
         kernel, copied, formed = attention or self.attentions[1], copy or self.copies[1], loss or self.losses[1]
         key = (
-            stage.first, stage.last, stage.mesh, stage.layouts, recompute, kernel, copied, formed, plan.zero,
-            plan.zero == 3 and plan.pipeline > 1 and plan.accumulation > 1, local_microbatch(plan, stage), plan.order,
+            self.graph.signature(stage.first, stage.last, local_microbatch(plan, stage)), stage.mesh, stage.layouts, recompute,
+            kernel, copied, formed, plan.zero, plan.zero == 3 and plan.pipeline > 1 and plan.accumulation > 1, plan.order,
             plan.pipeline if plan.order[-1:] != ("pipeline",) else 0,
         )  # fmt: skip
         found = self._stages.get(key)

@@ -25,7 +25,7 @@ from .collectives import FREE, Spent
 from .compute import optimizer_seconds
 from .contention import free_window
 from .factors import NOMINAL, Constant, Factors
-from .graph_layer import LayerLayout, LayerParts, LayerPricer
+from .graph_layer import Forms, LayerLayout, LayerParts, LayerPricer
 from .memory_terms import local_microbatch
 from .overlap import add, beside, exposed
 from .placement import blocks
@@ -45,6 +45,11 @@ class Layouts(Protocol):
     """Where the layouts of layers come from: for a layer, sequences of a replica and a tensor axis all that it may take."""
 
     model: GraphModel
+    #: What layouts ask of a device, shared by all pricers.
+    forms: Forms
+    #: The cluster that they are chosen on, and the ways in which carries lie that were found quickest there.
+    cluster: Cluster
+    ways: dict[tuple[object, ...], int | None]
 
     def of_stage(self, plan: Plan, stage: Stage, layer: int, tensor: tuple[int, int]) -> tuple[LayerLayout, ...]:
         """The layouts of one layer of a stage of a plan."""
@@ -83,7 +88,10 @@ class GraphTimeModel(TimeModel):
         # The graph stands where shapes would: what it does not have is an error, never a number.
         super().__init__(cast(Transformer, layouts.model), workload, cluster, factors, constants, transfer)
         self.layouts, self.graph = layouts, layouts.model
-        self.layers = LayerPricer(layouts.model, workload, cluster, self.network, factors, self.constants)
+        self._nominal = factors is NOMINAL and cluster is layouts.cluster
+        self.layers = LayerPricer(
+            layouts.model, workload, cluster, self.network, factors, self.constants, layouts.forms
+        )
         self._prefetch = min(1.0, self.constants["prefetch_overlap"].value * factors.overlap)
         share = factors.gradient_overlap
         self._gradient = self.constants["gradient_overlap"].value if share is None else share
@@ -113,7 +121,8 @@ class GraphTimeModel(TimeModel):
         stage = stage or plan.stages[index]
         recompute = stage.recompute or plan.recompute
         groups = self.layout(plan, stage.mesh)
-        key = (stage.first, stage.last, stage.mesh, stage.layouts, groups, local_microbatch(plan, stage), recompute, plan.zero)
+        run = self.graph.signature(stage.first, stage.last, local_microbatch(plan, stage))
+        key = (run, stage.mesh, stage.layouts, groups, recompute, plan.zero)
         found = self._stage_costs.get(key)
         if found is None:
             parts = self.stage_parts(plan, stage, recompute)
@@ -145,16 +154,21 @@ class GraphTimeModel(TimeModel):
         """The layers of a stage in the quickest of the ways that their carries may lie."""
         groups, sequences = self.layout(plan, stage.mesh), local_microbatch(plan, stage)
         again = recompute is Recompute.FULL
-        key = (stage.first, stage.last, stage.mesh, stage.layouts, groups.tensor, groups.data, sequences, again)
+        run = self.graph.signature(stage.first, stage.last, sequences)
+        key = (run, stage.mesh, stage.layouts, groups.tensor, groups.data, again)
         found = self._parts_of.get(key)
         if found is None:
             found = self._parts_of[key] = self._quickest(plan, stage, groups, again=again)
         return found
 
     def _quickest(self, plan: Plan, stage: Stage, groups: Layout, *, again: bool) -> StageParts:
-        tensor, data = groups.tensor, (stage.mesh.data, groups.data[1])
+        tensor, data, sequences = groups.tensor, (stage.mesh.data, groups.data[1]), local_microbatch(plan, stage)
         rows = [self.layouts.of_stage(plan, stage, k, tensor) for k in range(stage.first, stage.last + 1)]
+        key = (self.graph.signature(stage.first, stage.last, sequences), stage.mesh, stage.layouts, tensor[0], again)
         ways = [one.carry for one in rows[0] if all(any(one.carry == two.carry for two in row) for row in rows)]
+        # Under other rates and links layouts stay as they are.
+        if not self._nominal and key in self.layouts.ways:
+            ways = [self.layouts.ways[key]]
         shared = sum(
             self._shared_elements(name, stage.mesh)
             for name, layers in self.graph.shared.items()
@@ -167,6 +181,8 @@ class GraphTimeModel(TimeModel):
             seconds = fsum(one.forward + one.backward + one.weight + (one.again if again else 0.0) for one in parts)
             if best is None or seconds < best[0]:
                 best = seconds, StageParts(way, parts, chosen, shared)
+        if best is not None and self._nominal:
+            self.layouts.ways[key] = best[1].carry
         if best is None:
             raise InputError(
                 f"layers {stage.first} to {stage.last}: no layout of their operators is as stated and divides "

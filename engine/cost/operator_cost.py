@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from ..cluster import Cluster
 from ..model import DTYPE_BYTES, Attention, Workload
@@ -67,6 +68,21 @@ class Spending:
     def step(self, microbatches: int) -> float:
         """Seconds of a whole step."""
         return microbatches * (self.forward + self.backward + self.exchanged + self.gathered) + self.sync + self.optimizer
+
+
+class Demand(NamedTuple):
+    """What an operator asks of a device: products as (copies, m, n, k), FLOPs of an attention core, bytes through memory."""
+
+    product: tuple[int, int, int, int] | None = None
+    flops: float = 0.0
+    forward: float = 0.0
+    backward: float = 0.0
+    head: bool = False
+    loss: bool = False
+
+
+#: Of what is no work.
+IDLE = Demand()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,38 +180,55 @@ class OperatorPricer:
         self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int], *, head: bool = False
     ) -> tuple[float, float]:
         """(forward, backward) seconds of one microbatch; a kernel takes at least its launch."""
-        kind, launch = operator.kind, self.rates.launch
+        return self.seconds(self.demand(operator, tensors, parts, head=head))
+
+    def demand(
+        self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int], *, head: bool = False
+    ) -> Demand:
+        """What one microbatch asks of a device, whatever its rates."""
+        kind = operator.kind
         if kind in (Kind.INPUT, Kind.OUTPUT, Kind.OPTIMIZER):
-            return 0.0, 0.0
+            return IDLE
         if kind in CONTRACTIONS and not _by_channel(operator):
-            forward, backward = self._products(operator, tensors, parts, head=head)
-            return max(forward, launch), max(backward, 2 * launch)
+            return Demand(product=self._product(operator, tensors, parts), head=head)
         if kind is Kind.ATTENTION:
             return self._attention(operator, tensors, parts)
-        memory = self.rates.memory
         ins = sum(self._local_bytes(use, tensors, parts) for use in operator.inputs if use.role != "index")
         outs = sum(self._local_bytes(use, tensors, parts) for use in operator.outputs)
         if kind is Kind.EMBEDDING:
             wide = outs / ELEMENT_BYTES[tensors[operator.outputs[0].tensor].dtype] * state_bytes(self.workload).gradients
-            return max(2 * outs / memory, launch), max((outs + 2 * wide) / memory, launch)
+            return Demand(forward=2 * outs, backward=outs + 2 * wide)
         if kind is Kind.CROSS_ENTROPY:
             # As the loss of a stage is priced: widened to fp32, maximum, exponential, sum; backward widened and narrowed.
             count = ins / ELEMENT_BYTES[tensors[operator.inputs[0].tensor].dtype]
-            loss = self.rates.loss / memory
-            return max((ins + 20 * count) * loss, launch), max((ins + 12 * count) * loss, launch)
+            return Demand(forward=ins + 20 * count, backward=ins + 12 * count, loss=True)
         assert kind in _MOVED or kind is Kind.CONVOLUTION
         back = ins + outs if kind is Kind.REDUCTION else outs + 2 * ins
         if kind is Kind.CONVOLUTION:
             back += outs  # once for the input's gradient, once for the weight's
-        return max((ins + outs) / memory, launch), max(back / memory, launch)
+        return Demand(forward=ins + outs, backward=back)
 
-    def _products(
-        self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int], *, head: bool = False
-    ) -> tuple[float, float]:
-        """Fused products of one operand with weights of equal depth: (m, n, k), then (m, k, n) and (n, k, m) backward.
+    def seconds(self, demand: Demand) -> tuple[float, float]:
+        """(forward, backward) seconds of what is asked, at the rates in force."""
+        rates, launch = self.rates, self.rates.launch
+        if demand is IDLE:
+            return 0.0, 0.0
+        if demand.product is not None:
+            forward, backward = self._products(*demand.product, head=demand.head)
+            return max(forward, launch), max(backward, 2 * launch)
+        if demand.flops:
+            core = demand.flops / rates.attention
+            if demand.forward:
+                # Unfused: the scores pass through memory.
+                return core + demand.forward / rates.memory, 2 * core + demand.backward / rates.memory
+            return max(core, launch), max(2.5 * core, launch)
+        share = (rates.loss if demand.loss else 1.0) / rates.memory
+        return max(demand.forward * share, launch), max(demand.backward * share, launch)
 
-        A head stays 16-bit under fp8, and its many columns need only be aligned to 16 bytes, as a stage has it.
-        """
+    def _product(
+        self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int]
+    ) -> tuple[int, int, int, int]:
+        """(copies, m, n, k) of fused products of one operand with weights of equal depth."""
         x = next(use for use in operator.inputs if use.role == "x")
         out = {loop for use in operator.outputs for loop in use.loops}
         m = copies = k = 1
@@ -210,6 +243,13 @@ class OperatorPricer:
             k = prod(sizes[loop] for loop in common if loop not in out) * prod(sizes[loop] for loop in depth)
             m = prod(sizes[loop] for loop in sizes if loop in x.loops and loop not in one.loops)
             n += prod(sizes[loop] for loop in columns)
+        return copies, m, n, k
+
+    def _products(self, copies: int, m: int, n: int, k: int, *, head: bool) -> tuple[float, float]:
+        """Forward (m, n, k), then (m, k, n) and (n, k, m) backward.
+
+        A head stays 16-bit under fp8, and its many columns need only be aligned to 16 bytes, as a stage has it.
+        """
         e = ELEMENT_BYTES[self.workload.precision.compute]
         rates = self.rates
         peak, aligned = (rates.wide, HEAD_ALIGNED) if head else (None, ALIGNED)
@@ -219,16 +259,16 @@ class OperatorPricer:
 
         return product(m, n, k), product(m, k, n) + product(n, k, m)
 
-    def _attention(self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int]) -> tuple[float, float]:
+    def _attention(self, operator: Operator, tensors: Mapping[str, Tensor], parts: Mapping[str, int]) -> Demand:
         """Fused: backward 2.5 times (Dao et al. 2022, arXiv 2205.14135). Unfused kernels pass scores through memory too."""
-        seconds = flops(operator, tensors, parts) / self.rates.attention
+        number = float(flops(operator, tensors, parts))
         if self.workload.attention is not Attention.UNFUSED:
-            return max(seconds, self.rates.launch), max(2.5 * seconds, self.rates.launch)
+            return Demand(flops=number)
         if operator.causal:
-            seconds *= 2  # no kernel skips what the mask hides
+            number *= 2  # no kernel skips what the mask hides
         e = ELEMENT_BYTES[self.workload.precision.compute]
         scores = prod(-(-loop.size // parts.get(loop.name, 1)) for loop in operator.loops)
-        return seconds + 2 * e * scores / self.rates.memory, 2 * seconds + 3 * e * scores / self.rates.memory
+        return Demand(flops=number, forward=2 * e * scores, backward=3 * e * scores)
 
     def _local_bytes(self, use: Use, tensors: Mapping[str, Tensor], parts: Mapping[str, int]) -> float:
         tensor = tensors[use.tensor]

@@ -163,7 +163,7 @@ def _candidates(material: Material) -> Iterator[Candidate]:
         roles = roles_of(plan.plan, best, simpler)
         yield _candidate(
             f"C{count}", roles, plan.path, plan.plan, priced, material.ledgers.get(plan.name, ()), desk, fallen, ratio,
-            graph_operators(case, plan.plan) if case.model is None and count <= MOST_LAID_OUT else None,
+            graph_operators(case, plan.plan) if case.model is None and priced is None and count <= MOST_LAID_OUT else None,
         )  # fmt: skip
     known = {plan.plan.identity for plan in case.plans if plan.plan is not None}
     for role, found in (("recommended", outcome and outcome.recommended), ("fallback", outcome and outcome.fallback)):

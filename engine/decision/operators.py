@@ -24,12 +24,16 @@ from ..model import Transformer, Workload
 from ..model.builders import Shape, transformer_graph
 from ..model.cutting import layers_of, stage_graph
 from ..model.graph import OperatorGraph
-from ..model.operator import Role
+from ..model.graph_model import GraphModel
+from ..model.operator import Kind, Operator, Role
 from ..plan import Plan, Stage
 from ..proposal import Case
+from ..search.graph_layouts import on_tensor
+from ..search.graph_pricing import GraphPlanPricer
 from ..search.operator_search import OperatorLayouts, search_operators
+from ..search.operator_space import SUMS
 from ..search.pricing import PlanPricer
-from .operator_meaning import allowed, divides_nothing, pinned, unknown_operator
+from .operator_meaning import Called, allowed, divides_nothing, pinned, unknown_operator, usual
 
 if TYPE_CHECKING:
     from ..proposal.resolve_graph import GraphCase
@@ -86,6 +90,8 @@ class _Looked:
     stage_s: float = 0.0
     free_bytes: float | None = None
     given: GraphCase | None = None
+    #: Of a graph that stands alone, whose stages are priced.
+    model: GraphModel | None = None
 
     @property
     def stage(self) -> Stage:
@@ -109,7 +115,8 @@ def plan_operators(
     stage_s = plan.accumulation * cost.durations.total + cost.sync + cost.optimizer
     memory = priced.memory[at]
     free = max(0.0, memory.capacity_bytes - memory.device.value)
-    looked = _Looked(plan, at, pricer.workload, pricer.cluster, stage_s, free, given)
+    alone = pricer.graph if isinstance(pricer, GraphPlanPricer) else None
+    looked = _Looked(plan, at, pricer.workload, pricer.cluster, stage_s, free, given, alone)
     try:
         return _laid_out(looked, lambda: _graph(looked, pricer.model), compare=compare)
     except InputError as error:
@@ -185,7 +192,10 @@ def _laid_out(looked: _Looked, graph_of_stage: Callable[[], OperatorGraph], *, c
             graph, mesh, looked.workload, looked.cluster, terms=terms, zeros=(plan.zero,), pinned=outer, **options
         )
 
-    if idle:
+    if looked.model is not None and not stage.layouts:
+        # Where nothing is stated a graph's stages are priced in the best layouts of the same space.
+        own = searched(allowed=_as_priced(graph, looked.model, plan, mesh, called), next_best=False)
+    elif idle:
         why = (
             f"layouts: neither the plan nor the names of dims say what the axis '{idle}' divides; state 'layouts' of the stage, "
             "as in {up: {inner: tensor}}"
@@ -203,6 +213,24 @@ def _laid_out(looked: _Looked, graph_of_stage: Callable[[], OperatorGraph], *, c
     if own.objective < best.objective and own.memory_bytes <= budget:
         best = own
     return PlanOperators(at, mesh, stated, own, best, looked.stage_s, budget, given=given)
+
+
+def _as_priced(
+    graph: OperatorGraph, model: GraphModel, plan: Plan, mesh: DeviceMesh, called: Called
+) -> Callable[[Operator, tuple[str, ...]], bool]:
+    """The splits that stages of a graph are priced in: batch on data, and what the tensor axis may divide."""
+    devices = {axis.name: axis.size for axis in mesh.axes}
+
+    def allowed(operator: Operator, split: tuple[str, ...]) -> bool:
+        if operator.kind in (Kind.INPUT, Kind.OUTPUT):
+            return SUMS not in split
+        return all(
+            on_tensor(model, graph, axis.size, operator, loop) if axis.name == "tensor"
+            else loop == usual(operator, axis.name, plan, devices, called)
+            for axis, loop in zip(mesh.axes, split, strict=True)
+        )  # fmt: skip
+
+    return allowed
 
 
 def facts_of(priced: Priced, path: str, found: PlanOperators) -> Iterator[Fact]:

@@ -44,6 +44,9 @@ class GraphModel:
         self._graphs: dict[int, OperatorGraph] = {}
         self._layers: dict[tuple[int, int], LayerAt] = {}
         self._kinds: dict[int, list[int]] = {}
+        self._crossings: dict[tuple[int, int], tuple[tuple[str, int, tuple[int, ...]], ...]] = {}
+        self._signatures: dict[tuple[int, int, int], int] = {}
+        self._numbers: dict[object, int] = {}
 
     def at(self, sequences: int) -> OperatorGraph:
         """The whole graph for so many sequences."""
@@ -127,9 +130,35 @@ class GraphModel:
 
     def crossing(self, index: int, sequences: int) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
         """(tensor, bytes, sizes) of what leaves layer `index` and enters the next, the carry first."""
-        graph = self.at(sequences)
-        names = self.layering.layers[index].leaving
-        return tuple((name, graph.tensors[name].bytes, graph.tensors[name].sizes) for name in names)
+        found = self._crossings.get((index, sequences))
+        if found is None:
+            graph = self.at(sequences)
+            names = self.layering.layers[index].leaving
+            found = tuple((name, graph.tensors[name].bytes, graph.tensors[name].sizes) for name in names)
+            self._crossings[index, sequences] = found
+        return found
+
+    def signature(self, first: int, last: int, sequences: int) -> int:
+        """A number that is the same for runs of layers that are alike: as many of each kind, as much that crosses at the ends.
+
+        What a run costs and keeps depends on nothing else.
+        """
+        key = first, last, sequences
+        found = self._signatures.get(key)
+        if found is None:
+            kinds = self.kinds(sequences)
+            count: dict[int, int] = {}
+            for k in kinds[first : last + 1]:
+                count[k] = count.get(k, 0) + 1
+            ends = [
+                tuple(size for _, size, _ in self.crossing(at, sequences)) if 0 <= at < self.layers - 1 else ()
+                for at in (first - 1, last)
+            ]
+            memories = {name: size for at in range(max(0, first - 1), last) for name, size, _ in self.crossing(at, sequences)[1:]}
+            shared = tuple(name for name, rows in self.shared.items() if any(first <= at <= last for at in rows))
+            what = (sequences, tuple(sorted(count.items())), *ends, tuple(sorted(memories.items())), shared, first == 0)
+            found = self._signatures[key] = self._numbers.setdefault(what, len(self._numbers))
+        return found
 
     def is_batch(self, loop: str) -> bool:
         """Whether a loop runs over the sequences of a microbatch."""

@@ -94,7 +94,8 @@ class GraphChains:
         one, p = self.setting, self.setting.stages
         mesh, kind = self.options[option]
         flight = in_flight(one.schedule, stage, p, one.accumulation, 1)
-        key = ("graph", flight, mesh, kind, first, last, one.sequences // mesh.data, one.zero, one.zero == 3, p > 1)
+        run = self.pricer.graph.signature(first, last, one.sequences // mesh.data)
+        key = (flight, mesh, kind, run, one.zero, one.zero == 3, p > 1)
         known = self.pricer.known_fits.get(key)
         if known is None:
             probe = self.probe(option, stage, first, last)
@@ -109,17 +110,13 @@ class GraphChains:
             longest = np.arange(layers) - 1
             firsts = range(stage, layers - (p - 1 - stage)) if stage else (0,)
             ends = (layers - 1,) if stage == p - 1 else range(layers - (p - 1 - stage))
+            last, most = firsts[0] - 1, ends[-1]
             for first in firsts:
-                low, high = first - 1, ends[-1]
-                if self.fit(stage, option, first, high):
-                    low = high
-                while low < high:
-                    middle = (low + high + 1) // 2
-                    if self.fit(stage, option, first, middle):
-                        low = middle
-                    else:
-                        high = middle - 1
-                longest[first] = low
+                # Without its first layer a stage holds less: it reaches at least as far.
+                last = max(last, first - 1)
+                while last < most and self.fit(stage, option, first, last + 1):
+                    last += 1
+                longest[first] = last
             self._longest[key] = longest
         inside: NDArray[np.bool_] = np.arange(self.layers)[None, :] <= self._longest[key][:, None]
         return inside

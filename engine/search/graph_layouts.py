@@ -135,17 +135,20 @@ class LayoutChooser:
                     return loop == (f"dim {carry}" if carry is not None and name in carries else WHOLE)
                 return not model.is_batch(loop)
             wanted = stated(operator) if stated is not None else None
-            if wanted is not None:
-                return loop == wanted
-            if model.is_batch(loop):
-                return False
-            inside = _inner_loops(operator, graph, devices)
-            return not inside or loop in inside
+            return loop == wanted if wanted is not None else on_tensor(model, graph, devices, operator, loop)
 
         return search_operators(
             graph, DeviceMesh((MeshAxis(TENSOR, *tensor),)), self.workload, self.cluster, terms=Terms(MICROBATCHES),
             zeros=(0,), allowed=allowed, next_best=False,
         )  # fmt: skip
+
+
+def on_tensor(model: GraphModel, graph: OperatorGraph, devices: int, operator: Operator, loop: str) -> bool:
+    """Whether the tensor axis may divide this loop of an operator: never the batch, and weights where they divide."""
+    if model.is_batch(loop):
+        return False
+    inside = _inner_loops(operator, graph, devices)
+    return not inside or loop in inside
 
 
 def _near(sequences: int) -> int:

@@ -9,7 +9,7 @@ from math import prod
 from typing import cast
 
 from ..cluster import Cluster
-from ..cost.graph_layer import LayerLayout
+from ..cost.graph_layer import Forms, LayerLayout
 from ..cost.graph_pricing import GraphPricer, graph_memory
 from ..cost.measured import MeasuredNumbers, nothing_measured
 from ..cost.memory_terms import BARE, Implementation, local_microbatch
@@ -28,6 +28,9 @@ class StageLayouts:
 
     def __init__(self, model: GraphModel, workload: Workload, cluster: Cluster) -> None:
         self.model = model
+        self.cluster = cluster
+        self.forms: Forms = {}
+        self.ways: dict[tuple[object, ...], int | None] = {}
         self.chooser = LayoutChooser(model, workload, cluster)
 
     def of_stage(self, plan: Plan, stage: Stage, layer: int, tensor: tuple[int, int]) -> tuple[LayerLayout, ...]:

@@ -38,7 +38,7 @@ def model(draw: random.Random) -> GraphModel:
     kind = draw.choice(["resnet", "towers", "decoder"])
     if kind == "resnet":
         blocks, width = [draw.randint(1, 3), draw.randint(2, 3)], draw.choice([128, 1024, 4096])
-        return GraphModel(lambda batch: wide_resnet_graph(batch, blocks=blocks, width=width, classes=64, image=64))
+        return GraphModel(lambda batch: wide_resnet_graph(batch, blocks=blocks, channels=width, classes=64, image=64))
     hidden, other = draw.choice([1024, 4096]), draw.randint(1, 3)
     if kind == "towers":
         towers = shapes(draw.randint(2, 3), hidden), shapes(other + 1, hidden)
