@@ -17,7 +17,7 @@ from ..cluster.cluster import Cluster
 from ..frozen import dataclass
 from ..hardware import DeviceSheet
 from ..model import Transformer, Workload, moe_layers
-from ..plan import Mesh, Plan, Recompute, Schedule, Stage
+from ..plan import Mesh, Plan, Recompute, Stage
 from ..quantity import Decider, Dimension, Quantity
 from .collectives import FREE, Network, Spent
 from .compute import ALIGNED, Rates, device_rates
@@ -25,20 +25,18 @@ from .contention import Contention
 from .dispatch import exchange_notes
 from .factors import NOMINAL, Constant, Factors, load_constants
 from .link_shares import share_name
+from .makespan import makespan
 from .memory_terms import local_microbatch
 from .placement import axis_strides, blocks, same_meshes, slowest_device
 from .schedule import closed_form, lower_bound
 from .sending import Transfer
-from .simulation import Durations, Pipeline, simulate
+from .simulation import Durations, Pipeline
 from .stage import STAGE_TERMS, Layout, StageCost, StagePricer, layout
 from .time_ledger import StageTime, TimeLedger
 from .transfers import End, Hop, hops, transfer_seconds
 
 #: Names of `StepTime.terms`, in order; their seconds add up to the step.
 TERMS = (*STAGE_TERMS, "pipeline_transfer", "bubble", "gradient_sync", "optimizer")
-
-#: Tasks that are simulated one by one (some 0.2 s); a longer step is continued at its own steady period.
-TASK_LIMIT = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +95,8 @@ class TimeModel:
         self._rates: dict[str, Rates] = {}
         self._layouts: dict[tuple[tuple[str, ...], Mesh, int], Layout] = {}
         self._costs: dict[tuple[object, ...], StageCost] = {}
-        #: Stages, microbatch and order of the last plan, and the costs of plans that differ from it in nothing but these keys.
-        self._last: tuple[tuple[Stage, ...], int, tuple[str, ...]] = ((), 0, ())
-        self._beside: dict[tuple[int, bool, Recompute], list[StageCost]] = {}
+        #: The last plan, and the costs of those that differ from it in these keys and the schedule alone.
+        self._last: tuple[Plan | None, dict[tuple[int, bool, Recompute], list[StageCost]]] = (None, {})
         self._times: dict[int, StageTime] = {}
         self._hops: dict[tuple[object, ...], tuple[tuple[Hop, ...], float]] = {}
         self._ties: dict[tuple[object, ...], Spent] = {}
@@ -113,14 +110,13 @@ class TimeModel:
 
     def costs(self, plan: Plan) -> list[StageCost]:
         """The cost of each stage, each kind of stage priced once. Not to be changed: schedules of the same stages share it."""
-        stages, microbatch, order = self._last
-        if plan.stages is not stages or plan.microbatch != microbatch or plan.order != order:
-            self._last, self._beside = (plan.stages, plan.microbatch, plan.order), {}
+        last, known = self._last
+        if last is None or plan.stages is not last.stages or _batch(plan) != _batch(last):
+            self._last = _, known = plan, {}
         key = plan.zero, plan.sequence_parallel, plan.recompute
-        found = self._beside.get(key)
-        if found is None:
-            found = self._beside[key] = self._each(plan)
-        return found
+        if key not in known:
+            known[key] = self._each(plan)
+        return known[key]
 
     def _each(self, plan: Plan) -> list[StageCost]:
         result: list[StageCost] = []
@@ -467,36 +463,12 @@ def _pipeline(plan: Plan, parts: Parts) -> Pipeline:
     return Pipeline(plan.schedule, plan.interleave, plan.accumulation, stages, transfers, tiers, after)
 
 
+def _batch(plan: Plan) -> tuple[object, ...]:
+    return plan.microbatch, plan.accumulation, plan.order
+
+
 def _after(cost: StageCost) -> float:
     return cost.sync + cost.optimizer
-
-
-def makespan(
-    schedule: Schedule, stages: list[Durations], transfers: list[float], microbatches: int, interleave: int = 1
-) -> tuple[float, int]:
-    """(seconds of the pipeline, the microbatches simulated where not all were, else 0).
-
-    One stage needs no simulation. A step of more than `TASK_LIMIT` tasks is simulated up to a whole number of rounds of
-    the pipeline and continued at the pace of its second half; with so many stages that two rounds are too much, by the
-    closed form from the first microbatch on.
-    """
-    p, m = len(stages), microbatches
-    if p == 1:
-        return m * stages[0].total, 0
-    chunks = interleave if schedule is Schedule.INTERLEAVED else 1
-    each = p * chunks * (3 if schedule is Schedule.ZB_H1 else 2)
-    if each * m <= TASK_LIMIT:
-        return simulate(schedule, stages, transfers, m, interleave).makespan, 0
-    rounds = max(2, TASK_LIMIT // each // p // 2 * 2)
-    cut, half = rounds * p, rounds * p // 2
-    if each * cut > 8 * TASK_LIMIT:
-        return closed_form(schedule, stages, transfers[: p - 1], m, interleave).seconds, 1
-    if cut >= m:
-        return simulate(schedule, stages, transfers, m, interleave).makespan, 0
-    whole = simulate(schedule, stages, transfers, cut, interleave).makespan
-    pace = (whole - simulate(schedule, stages, transfers, half, interleave).makespan) / (cut - half)
-    least = lower_bound(schedule, stages, m, interleave, transfers[: p - 1])
-    return max(whole + (m - cut) * pace, least), cut
 
 
 def step_time(plan: Plan, model: Transformer, workload: Workload, cluster: Cluster, factors: Factors = NOMINAL) -> StepTime:

@@ -12,13 +12,13 @@ from math import hypot
 
 from ..cluster import Cluster
 from ..cost import MemoryModel, Priced, Pricer, StageMemory, StepTime, TimeLedger, memory_ledger
+from ..cost.makespan import makespan
 from ..cost.measured import MeasuredNumbers, MeasuredStage, latencies, measured_estimate, mixed_estimate, nothing_measured
 from ..cost.measured_memory import measured_ledger, measured_memory
 from ..cost.memory import Fit, excess_bytes, feasible, fits, peak_stage, stage_device, stage_memory
 from ..cost.memory_terms import BARE, Implementation, local_microbatch
 from ..cost.schedule import closed_form, lower_bound
 from ..cost.simulation import Durations, Pipeline
-from ..cost.step import makespan
 from ..cost.time_ledger import StageTime
 from ..cost.transfers import transfer_seconds
 from ..model import Transformer, Workload

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from planproof.cluster.cluster import Cluster, Collective, Nodes
 from planproof.cost import Factors, StepTime, TimeModel, step_time
-from planproof.cost import step as step_module
+from planproof.cost import makespan as makespan_module
 from planproof.hardware import load_node
 from planproof.model import Attention
 from planproof.plan import Mesh, Plan, Recompute, Schedule, Stage
@@ -199,9 +199,9 @@ def test_a_long_step_is_continued_at_its_own_pace(monkeypatch: pytest.MonkeyPatc
     """Close to what it is when simulated whole."""
     plan = uniform(pipeline=8, tensor=8, accumulation=2000)
     whole = DENSE.simulated(plan)
-    monkeypatch.setattr(step_module, "TASK_LIMIT", 4000)
+    monkeypatch.setattr(makespan_module, "TASK_LIMIT", 4000)
     stages = [cost.durations for cost in DENSE.costs(plan)]
-    seconds, cut = step_module.makespan(plan.schedule, stages, [hop.seconds for hop in DENSE.hops(plan)[0]], 2000)
+    seconds, cut = makespan_module.makespan(plan.schedule, stages, [hop.seconds for hop in DENSE.hops(plan)[0]], 2000)
     assert 0 < cut < 300
     assert seconds == pytest.approx(whole.seconds - whole.ledger.exposed_s - whole.ledger.optimizer_s, rel=1e-3)
     assert "continued" in DENSE.simulated(plan).unmodelled[0]
@@ -226,7 +226,7 @@ def test_compute_terms_do_not_depend_on_links() -> None:
 
 
 def test_a_pipeline_too_deep_to_simulate_is_priced_by_its_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_module, "TASK_LIMIT", 4)
+    monkeypatch.setattr(makespan_module, "TASK_LIMIT", 4)
     plan = uniform(pipeline=8, tensor=8, accumulation=64)
     assert DENSE.simulated(plan).seconds == pytest.approx(DENSE.step_time(plan).seconds)
     assert DENSE.simulated(plan).unmodelled

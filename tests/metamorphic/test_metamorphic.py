@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planproof.cluster.cluster import Cluster
 from planproof.cost import memory_ledger, simulate
+from planproof.cost.makespan import makespan
 from planproof.cost.memory import feasible
 from planproof.cost.schedule import lower_bound
 from planproof.cost.simulation import Durations
-from planproof.cost.step import TimeModel, makespan
+from planproof.cost.step import TimeModel
 from planproof.pipeline import Options, examine, review_loaded, session
 from planproof.plan import Plan, Schedule
 from planproof.proposal import parse_proposal
