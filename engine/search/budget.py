@@ -63,6 +63,13 @@ class PairwiseProblem:
         """Memory of a choice by row."""
         return np.asarray(self.memory[:, self.starts()[:-1] + choice].sum(axis=1))
 
+    def restricted(self, kept: list[Ints]) -> PairwiseProblem:
+        """The problem of the values in `kept` alone."""
+        unary = [costs[left] for costs, left in zip(self.unary, kept, strict=True)]
+        tables = [table[np.ix_(kept[i], kept[j])] for (i, j), table in zip(self.edges, self.tables, strict=True)]
+        flat = np.concatenate([start + left for start, left in zip(self.starts(), kept, strict=False)])
+        return PairwiseProblem(unary, self.edges, tables, self.memory[:, flat])
+
     def fits(self, choice: Ints) -> bool:
         """Whether every limit holds, but for rounding."""
         return bool((self.used(choice) <= 1 + ROUNDING).all())
@@ -99,13 +106,24 @@ def within_budget(
     if bound > _largest_total(problem):
         return Budgeted(None, inf, True)
     marginals = clique_marginals(order, priced)
-    values = [table.min(axis=tuple(range(table.ndim - 1))) - price for table in marginals]
-    pairs = [_pair_marginals(order, marginals, i, j) - price for i, j in problem.edges]
+    values = value_marginals(marginals, price)
+    pairs = [pair_marginals(order, marginals, i, j) - price for i, j in problem.edges]
     scale = max(abs(bound), abs(free.value), float(np.finfo(np.float64).tiny))
+    # The prices cancel in every total, and may be much larger than the costs.
+    return by_marginals(problem, values, pairs, bound, best, scale, ROUNDING * (scale + price))
+
+
+def by_marginals(
+    problem: PairwiseProblem, values: list[Floats], pairs: list[Floats], bound: float, best: Ints | None, scale: float,
+    slack: float,
+) -> Budgeted:  # fmt: skip
+    """The least total, by integer programs on what lower bounds leave.
+
+    `values[v][s]` and `pairs[e][s, t]` bound every total with that value, or pair, `bound` all of them; `best` is a choice that
+    fits, if one is known, and `slack` what rounding may do to a bound.
+    """
     value = inf if best is None else problem.total(best)
     lower, delta = bound, _FIRST_DELTA * scale
-    # The prices cancel in every total, and may be much larger than the costs.
-    slack = ROUNDING * (scale + price)
     for program in range(_PROGRAMS):
         threshold = inf if program == _PROGRAMS - 1 else min(bound + delta, value) + slack
         kept = [np.flatnonzero((least <= threshold) & (least < inf)) for least in values]
@@ -209,7 +227,12 @@ def _bound_of(solved: Any, factor: float, constant: float) -> float:
     return -inf if bound is None else float(bound) / factor + constant
 
 
-def _pair_marginals(order: EliminationOrder, marginals: list[Floats], i: int, j: int) -> Floats:
+def value_marginals(marginals: list[Floats], price: float = 0.0) -> list[Floats]:
+    """By variable and value the least total with that value."""
+    return [table.min(axis=tuple(range(table.ndim - 1))) - price for table in marginals]
+
+
+def pair_marginals(order: EliminationOrder, marginals: list[Floats], i: int, j: int) -> Floats:
     """[values of i, values of j]: the least total with that pair, from the bucket that holds the edge."""
     first, other = (i, j) if j in order.scopes[i] else (j, i)
     keep = order.scopes[first].index(other)

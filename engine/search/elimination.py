@@ -18,6 +18,8 @@ from ..frozen import dataclass
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+#: Numbers of a table that are summed at once where it is not kept.
+_PART = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,10 @@ class EliminationOrder:
     shapes: tuple[tuple[int, ...], ...]
     tables: tuple[tuple[int, ...], ...]
     width: int
+    #: The largest table, the sum of all, and the largest that is left when its variable is gone, in numbers.
     largest: int
     total: int
+    message: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ def elimination_order(sizes: list[int], edges: list[tuple[int, int]]) -> Elimina
         width=max(map(len, scopes), default=0),
         largest=max(map(prod, tables), default=0),
         total=sum(map(prod, tables)),
+        message=max((prod(table[:-1]) for table in tables), default=0),
     )
 
 
@@ -112,8 +117,13 @@ def bucket_tables(order: EliminationOrder, edges: list[tuple[int, int]], tables:
     return sums
 
 
-def eliminate(order: EliminationOrder, unary: list[Floats], buckets: list[Floats | float]) -> Eliminated:
-    """The minimum over all choices of the sum of `unary[v][choice]` and the pairwise tables in `buckets`."""
+def eliminate(
+    order: EliminationOrder, unary: list[Floats], buckets: list[Floats | float], *, keep: bool = True
+) -> Eliminated:
+    """The minimum over all choices of the sum of `unary[v][choice]` and the pairwise tables in `buckets`.
+
+    Without `keep` no table is held whole, only its minimum: `full` is empty.
+    """
     count = len(unary)
     waiting: list[list[Floats]] = [[] for _ in range(count)]
     full: list[Floats] = [np.empty(0)] * count
@@ -121,6 +131,14 @@ def eliminate(order: EliminationOrder, unary: list[Floats], buckets: list[Floats
     best: list[Ints] = [np.empty(0, dtype=np.int64)] * count
     value = 0.0
     for v in order.order:
+        if not keep and prod(order.tables[v]) > _PART:
+            messages[v], best[v] = _in_parts(order.tables[v], [unary[v], buckets[v], *waiting[v]])
+            waiting[v] = []
+            if (parent := order.parents[v]) >= 0:
+                waiting[parent].append(messages[v].reshape(order.shapes[v]))
+            else:
+                value += float(messages[v])
+            continue
         table = unary[v] + buckets[v]
         if table.shape != order.tables[v]:
             table = np.broadcast_to(table, order.tables[v])
@@ -138,7 +156,26 @@ def eliminate(order: EliminationOrder, unary: list[Floats], buckets: list[Floats
     choice = np.zeros(count, dtype=np.int64)
     for v in reversed(order.order):
         choice[v] = best[v][tuple(choice[u] for u in order.scopes[v])]
-    return Eliminated(value, choice, tuple(full), tuple(messages))
+    return Eliminated(value, choice, tuple(full) if keep else (), tuple(messages))
+
+
+def _in_parts(shape: tuple[int, ...], tables: list[Floats | float]) -> tuple[Floats, Ints]:
+    """The minimum of the sum of tables over its last axis, and where it is, from parts along the first axes."""
+    least, best = np.empty(shape[:-1]), np.empty(shape[:-1], dtype=np.int64)
+    least, best = np.atleast_1d(least), np.atleast_1d(best)
+    leading = 0
+    while leading < len(shape) - 2 and prod(shape[leading:]) > _PART:
+        leading += 1
+    wide = [np.asarray(one).reshape((1,) * (len(shape) - np.ndim(one)) + np.shape(one)) for one in tables]
+    for at in np.ndindex(*shape[:leading]):
+        parts = [one[tuple(k if n > 1 else 0 for k, n in zip(at, one.shape, strict=False))] for one in wide]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        total = np.broadcast_to(total, shape[leading:])
+        best[at] = total.argmin(axis=-1)
+        least[at] = total.min(axis=-1)
+    return least.reshape(shape[:-1]), best.reshape(shape[:-1])
 
 
 def clique_marginals(order: EliminationOrder, eliminated: Eliminated) -> list[Floats]:

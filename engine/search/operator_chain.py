@@ -12,12 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from .dominance import undominated
 from .operator_problem import Factor, OperatorProblem, Piece, Variable
-from .operators import solve_operators
+from .operators import least_with_each, solve_operators
 
 Floats = NDArray[np.float64]
-#: Numbers in one table of an elimination.
-LARGEST = 30_000_000
+#: Numbers that one variable leaves behind, sums that it takes, and those that are made at once.
+LARGEST, MOST_SUMS, PART = 30_000_000, 2_000_000_000, 8_000_000
+#: Above it values that no optimum needs are left out first.
+SMALL = 4_000_000
 
 
 def cut_table(piece: Piece, costs: Mapping[Variable, Floats], sizes: Mapping[Variable, int]) -> tuple[Floats, int]:
@@ -29,6 +32,8 @@ def cut_table(piece: Piece, costs: Mapping[Variable, Floats], sizes: Mapping[Var
     kept = [one for one in (piece.entering, piece.leaving) if one is not None]
     tables: list[tuple[tuple[Variable, ...], Floats]] = [((one,), cost) for one, cost in costs.items()]
     tables += [((factor.first, factor.second), factor.seconds) for factor in piece.factors]
+    if _largest(tables, [one for one in costs if one not in kept], sizes) > SMALL:
+        tables, sizes = _without_dominated(tables, kept, sizes)
     left = [one for one in costs if one not in kept]
     width = 0
     while left:
@@ -39,18 +44,75 @@ def cut_table(piece: Piece, costs: Mapping[Variable, Floats], sizes: Mapping[Var
         tables = [row for row in tables if chosen not in row[0]]
         rest = sorted(scopes[chosen])
         width = max(width, len(rest))
-        if _count(rest, sizes) * sizes[chosen] > LARGEST:
+        if _count(rest, sizes) > LARGEST or _count(rest, sizes) * sizes[chosen] > MOST_SUMS:
             raise InputError(
                 f"the graph is too entangled: eliminating '{chosen[1]}' needs a table over {len(rest) + 1} operators",
                 code="input.graph.width",
                 remedy="Use fewer mesh axes, or a graph whose blocks are connected by fewer tensors.",
             )
-        summed = _summed(mine, (*rest, chosen), sizes)
-        tables.append((tuple(rest), summed.min(axis=-1)))
+        tables.append((tuple(rest), _least(mine, tuple(rest), chosen, sizes)))
     scope = tuple(kept)
     total = _summed(tables, scope, sizes)
     shape = tuple(sizes[one] if one is not None else 1 for one in (piece.entering, piece.leaving))
     return total.reshape(shape), width
+
+
+def _largest(
+    tables: Sequence[tuple[tuple[Variable, ...], Floats]], left: list[Variable], sizes: Mapping[Variable, int]
+) -> int:
+    """Sums of the costliest variable, eliminated in the same order as they will be."""
+    scopes = [set(scope) for scope, _ in tables]
+    waiting, largest = list(left), 0
+    while waiting:
+        near = {one: {v for scope in scopes if one in scope for v in scope} - {one} for one in waiting}
+        chosen = min(waiting, key=lambda one: (_count(near[one], sizes) * sizes[one], waiting.index(one)))
+        waiting.remove(chosen)
+        largest = max(largest, _count(near[chosen], sizes) * sizes[chosen])
+        scopes = [scope for scope in scopes if chosen not in scope] + [near[chosen]]
+    return largest
+
+
+def _without_dominated(
+    tables: list[tuple[tuple[Variable, ...], Floats]], kept: Sequence[Variable], sizes: Mapping[Variable, int]
+) -> tuple[list[tuple[tuple[Variable, ...], Floats]], dict[Variable, int]]:
+    """The tables of the values that the table of the cuts needs."""
+    variables = list(dict.fromkeys(v for scope, _ in tables for v in scope))
+    place = {one: k for k, one in enumerate(variables)}
+    unary = [np.zeros(sizes[one]) for one in variables]
+    pairs: dict[tuple[int, int], Floats] = {}
+    for scope, table in tables:
+        if len(scope) == 1:
+            unary[place[scope[0]]] = unary[place[scope[0]]] + table
+            continue
+        key = (place[scope[0]], place[scope[1]])
+        pairs[key] = pairs[key] + table if key in pairs else table
+    found = undominated(unary, list(pairs), list(pairs.values()), fixed={place[one] for one in kept if one in place})
+    left = [
+        (scope, table[np.ix_(*(found[place[one]] for one in scope))]) for scope, table in tables
+    ]
+    return left, {**sizes, **{one: len(found[place[one]]) for one in variables}}
+
+
+def _least(
+    tables: Sequence[tuple[tuple[Variable, ...], Floats]], rest: tuple[Variable, ...], chosen: Variable,
+    sizes: Mapping[Variable, int],
+) -> Floats:  # fmt: skip
+    """The minimum over `chosen` of the sum of tables, [states of rest], made in parts along the first of them."""
+    scope = (*rest, chosen)
+    if len(rest) < 2 or _count(scope, sizes) <= PART:
+        return np.asarray(_summed(tables, scope, sizes).min(axis=-1))
+    first = rest[0]
+    step = max(1, PART * sizes[first] // _count(scope, sizes))
+    least = np.empty([sizes[one] for one in rest])
+    for at in range(0, sizes[first], step):
+        part = slice(at, min(at + step, sizes[first]))
+        own = {**sizes, first: part.stop - at}
+        cut = [
+            (one, table[tuple(part if v == first else slice(None) for v in one)]) if first in one else (one, table)
+            for one, table in tables
+        ]
+        least[part] = _summed(cut, scope, own).min(axis=-1)
+    return least
 
 
 def _count(scope: Sequence[Variable] | set[Variable], sizes: Mapping[Variable, int]) -> int:
@@ -124,6 +186,32 @@ class Chain:
 
     def _renamed(self, tensors: Mapping[str, tuple[str, tuple[int, ...]]], first: str, own: str) -> NDArray[np.int64]:
         return self.problem.own_states(first, own, tensors[first][1]) if first else np.zeros(1, dtype=np.int64)
+
+    def least_with_each(self, k: int, at: int) -> dict[Variable, Floats] | None:
+        """By variable of the first segment `k` of a kind, the least total with each of its states in the copy `at` alone.
+
+        None where the segment is too wide for it.
+        """
+        problem, piece, twin = self.problem, self.problem.pieces[k], self.problem.repeats[at]
+        assert piece is not None
+        costs = dict(piece.costs)
+        before, after = self.before[at], self.after[at + 1]
+        if twin is not None:
+            one, two = problem.segments[twin.first], problem.segments[at]
+            before = before[self._renamed(twin.tensors, one.entering, two.entering)]
+            after = after[self._renamed(twin.tensors, one.leaving, two.leaving)]
+        if piece.entering is not None:
+            costs[piece.entering] = before
+        if piece.leaving is not None:
+            costs[piece.leaving] = costs[piece.leaving] + after
+        place = {one: n for n, one in enumerate(costs)}
+        edges = [(place[factor.first], place[factor.second]) for factor in piece.factors]
+        found = least_with_each(list(costs.values()), edges, [factor.seconds for factor in piece.factors])
+        if found is None:
+            return None
+        # The first and the last segment have no cut to carry what is before and after them.
+        rest = (0.0 if piece.entering is not None else float(before[0])) + (0.0 if piece.leaving is not None else float(after[0]))
+        return {one: least + rest for one, least in zip(costs, found, strict=True)}
 
     def choice(self) -> dict[Variable, int]:
         """The choice of every variable of the graph, in its own states and strategies."""

@@ -160,9 +160,15 @@ def _next_in_chain(chain: Chain, choice: dict[Variable, int]) -> dict[str, tuple
         copies = problem.copies(k)
         at = copies[len(copies) // 2]
         names = problem.names(at)
+        least = chain.least_with_each(k, at)
         for k_operator in problem.segments[k].operators:
             name = problem.graph.operators[k_operator].name
             one: Variable = ("operator", name)
+            if least is not None:
+                other = problem.with_another_split(name, least[one], choice["operator", names[name]])
+                if np.isfinite(other).any():
+                    found[name] = (int(other.argmin()), max(0.0, float(other.min()) - chain.objective))
+                continue
             costs = dict(piece.costs)
             costs[one] = problem.with_another_split(name, costs[one], choice["operator", names[name]])
             if not np.isfinite(costs[one]).any():

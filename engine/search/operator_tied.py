@@ -1,25 +1,28 @@
 """Layouts under a memory budget: operators that repeat take one layout, and the bytes of all of them must fit.
 
-The tied problem has one variable for each kind of operator, its costs and bytes those of all copies. A price of memory, found by
-bisection, gives a bound and a choice that fits; where the two do not meet, the exact solver closes the gap with an integer
-program, if scipy is there.
+The tied problem has one variable for each kind of operator, its costs and bytes those of all copies. A price of memory, found
+where the best choices met cost the same, gives a bound and a choice that fits; where the two do not meet, the exact solver closes
+the gap with an integer program, if scipy is there.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import fsum, inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from .dominance import undominated
 from .operator_problem import OperatorProblem, Variable
-from .operators import OperatorPlan, solve_operators
+from .operators import OperatorPlan, least_with_each, solve_operators
 
 Floats = NDArray[np.float64]
-_HALVINGS, _CLOSE = 40, 1e-9
+#: Prices tried at most; few are needed, since each is where two choices already met cost the same.
+_PRICES, _CLOSE = 40, 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +95,35 @@ class Tied:
 
     def solve(self, costs: dict[Variable, Floats], budget: float | None = None) -> OperatorPlan:
         """The tied problem under other node costs."""
-        place = {one: k for k, one in enumerate(self.variables)}
         memory = None if budget is None else [self.memory[one] for one in self.variables]
-        edges = [(place[a], place[b]) for a, b in self.tables]
         return solve_operators(
-            [costs[one] for one in self.variables], edges, list(self.tables.values()), memory=memory, budget=budget
+            [costs[one] for one in self.variables], self.edges, list(self.tables.values()), memory=memory, budget=budget
         )
+
+    def at_price(self, price: float, budget: float | None = None) -> OperatorPlan:
+        """The tied problem with memory at `price` seconds a byte, of what is needed at any price alone."""
+        kept, tables = self._needed
+        costs, held = self.priced(price), self.memory
+        memory = None if budget is None else [held[one][left] for one, left in zip(self.variables, kept, strict=True)]
+        plan = solve_operators(
+            [costs[one][left] for one, left in zip(self.variables, kept, strict=True)], self.edges, tables, memory=memory,
+            budget=budget,
+        )  # fmt: skip
+        return replace(plan, choice=tuple(int(left[s]) for left, s in zip(kept, plan.choice, strict=False)))
+
+    @cached_property
+    def edges(self) -> list[tuple[int, int]]:
+        """The ends of the tables."""
+        place = {one: k for k, one in enumerate(self.variables)}
+        return [(place[a], place[b]) for a, b in self.tables]
+
+    @cached_property
+    def _needed(self) -> tuple[list[NDArray[np.int64]], list[Floats]]:
+        """The states that an optimum may need, whatever memory costs and within any budget, and the tables of these."""
+        costs, held = [self.costs[one] for one in self.variables], [self.memory[one][None, :] for one in self.variables]
+        kept = undominated(costs, self.edges, list(self.tables.values()), held)
+        tables = [table[np.ix_(kept[i], kept[j])] for (i, j), table in zip(self.edges, self.tables.values(), strict=True)]
+        return kept, tables
 
     def held(self, plan: OperatorPlan) -> float:
         """Bytes of a choice."""
@@ -122,33 +148,38 @@ class Tied:
         if fsum(least.values()) > budget:
             return Within(None, inf, inf, "elimination", free.width, 0.0, self._miss(least, budget))
         best, objective, lower, low, high = None, inf, free.objective, 0.0, free.objective / budget
+        over = free
         while True:
-            plan = self.solve(self.priced(high))
+            plan = self.at_price(high)
             lower = max(lower, plan.objective - high * budget)
             if self.held(plan) <= budget:
                 best, objective = plan, self.total(plan, high)
                 break
-            low, high = high, 8 * high
+            over, low, high = plan, high, 8 * high
             if high > 1e12 * free.objective / budget:
                 break
-        for _ in range(_HALVINGS):
-            if best is None or objective - lower <= _CLOSE * objective or high - low <= 1e-6 * high:
+        fitting = best
+        for _ in range(_PRICES):
+            if fitting is None or objective - lower <= _CLOSE * objective:
                 break
-            price = (low + high) / 2
-            plan = self.solve(self.priced(price))
+            # Where the lines of the two choices over the price meet: the least price at which the one that fits is no worse.
+            price = (self.total(fitting, high) - self.total(over, low)) / (self.held(over) - self.held(fitting))
+            plan = self.at_price(price)
             lower = max(lower, plan.objective - price * budget)
+            if plan.objective >= (self.total(fitting, high) + price * self.held(fitting)) * (1 - 1e-12):
+                break
             if self.held(plan) <= budget:
-                high = price
+                fitting, high = plan, price
                 if (seconds := self.total(plan, price)) < objective:
                     best, objective = plan, seconds
             else:
-                low = price
+                over, low = plan, price
         if best is not None and objective - lower <= _CLOSE * objective:
             return self._done(best, objective, lower, "lagrangian", high)
         exact = None
         if integer_program:
             with suppress(UsageError):  # scipy is an optional extra
-                exact = self.solve(self.costs, budget)
+                exact = self.at_price(0.0, budget)
         if exact is None:
             if best is None:
                 return Within(None, inf, lower, "lagrangian", free.width, high, "memory: no layout within the budget was found")
@@ -199,9 +230,15 @@ class Tied:
         assert found.choice is not None
         costs = self.priced(found.price)
         rows: dict[str, tuple[int, float]] = {}
-        base = self.solve(costs).objective
+        least = least_with_each([costs[one] for one in self.variables], self.edges, list(self.tables.values()))
+        base = self.solve(costs).objective if least is None else float(least[0].min())
         for k, variable in enumerate(self.variables):
             if variable[0] != "operator":
+                continue
+            if least is not None:
+                other = self.problem.with_another_split(variable[1], least[k], found.choice[variable])
+                if np.isfinite(other).any():
+                    rows[variable[1]] = (int(other.argmin()), max(0.0, float(other.min()) - base))
                 continue
             without = dict(costs)
             without[variable] = self.problem.with_another_split(variable[1], costs[variable], found.choice[variable])

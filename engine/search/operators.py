@@ -10,7 +10,7 @@ plan. It does not know models, meshes or what a strategy is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 
 import numpy as np
@@ -18,11 +18,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
 from ..frozen import dataclass
-from .budget import PairwiseProblem, solve_program, within_budget
-from .elimination import Floats, Ints, bucket_tables, eliminate, elimination_order
+from .budget import PairwiseProblem, value_marginals, within_budget
+from .dominance import undominated
+from .elimination import EliminationOrder, Floats, Ints, bucket_tables, clique_marginals, eliminate, elimination_order
+from .relaxation import beyond_width
 
-#: Elimination tables larger than this, in numbers, are left to the integer program.
+#: Elimination tables larger than this, in numbers, are not held, only what is left of them.
 LARGEST_TABLE, ALL_TABLES = 8_000_000, 60_000_000
+#: Sums of an elimination, in numbers; more are left to the integer program.
+MOST_SUMS = 3_000_000_000
+#: Above it values that no optimum needs are left out first.
+SMALL_TABLE = 300_000
 #: Memory rows x strategies.
 LARGEST_MEMORY = 64_000_000
 
@@ -32,7 +38,7 @@ class OperatorPlan:
     """The choice of least objective, or the reason why there is none.
 
     `choice` is the strategy of each operator. `lower_bound` holds for every choice; it equals `objective` where
-    `proven`. `width` is that of the elimination, `method` one of `elimination`, `lagrangian+milp`, `milp`. With no
+    `proven`. `width` is that of the elimination, `method` one of `elimination`, `lagrangian+milp`, `relaxation+milp`. With no
     plan `objective` is inf and `binding` says why.
     """
 
@@ -81,43 +87,75 @@ def solve_operators(
         )
     problem = PairwiseProblem(unary, list(tables), list(tables.values()), rows)
     order = elimination_order([costs.size for costs in unary], problem.edges)
-    if order.largest > LARGEST_TABLE or order.total > ALL_TABLES:
-        return _by_program(problem, of_operator, order.width, rows.shape[0] > 0)
+    if order.largest > SMALL_TABLE:
+        kept = undominated(unary, problem.edges, problem.tables, np.split(rows, problem.starts()[1:-1], axis=1))
+        if any(left.size < costs.size for left, costs in zip(kept, unary, strict=True)):
+            problem = problem.restricted(kept)
+            order = elimination_order([costs.size for costs in problem.unary], problem.edges)
+    else:
+        kept = [np.arange(costs.size) for costs in unary]
+    return _solved(problem, order, names, lambda choice: _choice(choice, kept, of_operator))
+
+
+def _solved(
+    problem: PairwiseProblem, order: EliminationOrder, names: list[int], of_choice: Callable[[Ints], tuple[int, ...]]
+) -> OperatorPlan:
+    """The plan of a problem of variables; `names` are the times of its rows."""
+    rows = problem.memory
+    fits = order.largest <= LARGEST_TABLE and order.total <= ALL_TABLES
+    if not fits and (order.message > LARGEST_TABLE or order.total > MOST_SUMS):
+        return _by_program(problem, of_choice, order.width)
     buckets = bucket_tables(order, problem.edges, problem.tables)
-    free = eliminate(order, unary, buckets)
+    free = eliminate(order, problem.unary, buckets, keep=fits)
     if free.value == inf:
         return _none(order.width, "elimination", "edges: every choice contains a pair of strategies that is forbidden")
     if not rows.shape[0] or problem.fits(free.choice):
         objective = problem.total(free.choice)
-        return OperatorPlan(objective, _choice(free.choice, of_operator), objective, order.width, "elimination", True)
+        return OperatorPlan(objective, of_choice(free.choice), objective, order.width, "elimination", True)
     least = np.minimum.reduceat(rows, problem.starts()[:-1], axis=1).sum(axis=1)
     if least.max() > 1 + 1e-12:
         time = names[int(least.argmax())]
         why = f"memory: the smallest strategies alive at time {time} need {least.max():.6g} times the budget"
         return _none(order.width, "elimination", why)
+    if not fits:
+        return _by_program(problem, of_choice, order.width)
     found = within_budget(problem, order, buckets, free)
     if found.choice is None:
         return _none(order.width, "lagrangian+milp", _no_choice(found.proven), found.lower_bound, found.proven)
     objective = problem.total(found.choice)
     return OperatorPlan(
-        objective, _choice(found.choice, of_operator), found.lower_bound, order.width, "lagrangian+milp", found.proven
+        objective, of_choice(found.choice), found.lower_bound, order.width, "lagrangian+milp", found.proven
     )
 
 
-def _by_program(problem: PairwiseProblem, of_operator: list[int], width: int, limited: bool) -> OperatorPlan:
-    """Graphs too wide to eliminate: the integer program over everything."""
-    kept = [np.flatnonzero(costs < inf) for costs in problem.unary]
-    scale = max(1e-300, *(float(np.abs(costs[k]).max()) for costs, k in zip(problem.unary, kept, strict=True)))
-    found = solve_program(problem, kept, [table < inf for table in problem.tables], scale)
+def least_with_each(
+    node_costs: Sequence[Floats], edges: Sequence[tuple[int, int]], edge_costs: Sequence[Floats]
+) -> list[Floats] | None:
+    """By operator, the least total with each of its strategies, inf where there is none; None for a graph too wide for it.
+
+    Shapes as in `solve_operators`; no operator follows another, and no edge joins one to itself.
+    """
+    nodes = list(node_costs)
+    tables = _edge_tables(edges, edge_costs, nodes, list(range(len(nodes))), nodes)
+    order = elimination_order([costs.size for costs in nodes], list(tables))
+    if order.largest > LARGEST_TABLE or order.total > ALL_TABLES:
+        return None
+    found = eliminate(order, nodes, bucket_tables(order, list(tables), list(tables.values())))
+    return value_marginals(clique_marginals(order, found))
+
+
+def _by_program(problem: PairwiseProblem, of_choice: Callable[[Ints], tuple[int, ...]], width: int) -> OperatorPlan:
+    """Graphs too wide to eliminate: integer programs on what the bounds of a narrower graph leave."""
+    found = beyond_width(problem, LARGEST_TABLE)
     if found.choice is None:
         why = (
             _no_choice(found.proven)
-            if limited
+            if problem.memory.shape[0]
             else "edges: every choice contains a pair of strategies that is forbidden"
         )
-        return _none(width, "milp", why, found.lower_bound, found.proven)
+        return _none(width, "relaxation+milp", why, found.lower_bound, found.proven)
     objective = problem.total(found.choice)
-    return OperatorPlan(objective, _choice(found.choice, of_operator), found.lower_bound, width, "milp", found.proven)
+    return OperatorPlan(objective, of_choice(found.choice), found.lower_bound, width, "relaxation+milp", found.proven)
 
 
 def _no_choice(proven: bool) -> str:
@@ -130,8 +168,8 @@ def _none(width: int, method: str, binding: str, lower_bound: float = inf, prove
     return OperatorPlan(inf, (), lower_bound, width, method, proven, binding)
 
 
-def _choice(choice: Ints, of_operator: list[int]) -> tuple[int, ...]:
-    return tuple(int(choice[n]) for n in of_operator)
+def _choice(choice: Ints, kept: list[Ints], of_operator: list[int]) -> tuple[int, ...]:
+    return tuple(int(kept[n][choice[n]]) for n in of_operator)
 
 
 def _node_costs(node_costs: Sequence[ArrayLike]) -> list[Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from math import isclose
 
 import numpy as np
 import pytest
@@ -266,3 +267,50 @@ def test_a_layout_that_divides_nothing_is_said() -> None:
     found = search_operators(middle(GPT3, 1, 1), NVLINK, WORK, NODE, allowed=lambda operator, split: operator.kind != "norm")
     assert found.objective == np.inf
     assert "norm" in found.binding
+
+
+def test_next_best_layouts_are_those_of_a_problem_that_forbids_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the least totals of one elimination, and by one elimination for every operator."""
+    graph = transformer_graph(replace(MIXTRAL, layers=3), Shape(8, 512), embedding=False, head=False)
+    for budget in (None, 7.1e9):
+        found = []
+        for wide in (False, True):
+            if wide:
+                for module in ("operator_chain", "operator_tied"):
+                    monkeypatch.setattr(f"planproof.search.{module}.least_with_each", lambda *_: None)
+            found.append(
+                search_operators(graph, mesh(("a", 2, 4), ("b", 4, 1)), WORK, cluster(), terms=Terms(4), budget=budget)
+            )
+            monkeypatch.undo()
+        quick, slow = found
+        assert quick.layouts
+        for one, other in zip(quick.layouts, slow.layouts, strict=True):
+            assert isclose(one.next_extra_s, other.next_extra_s, rel_tol=1e-6, abs_tol=1e-9 * quick.objective)
+            assert (one.next_split is None) == (other.next_split is None)
+
+
+def test_cuts_of_a_wide_segment_have_the_same_table_without_what_is_dominated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And in parts: an MoE block, whose gates, dispatch and combination form a ring."""
+    graph = transformer_graph(replace(MIXTRAL, layers=2), Shape(8, 512))
+    both = mesh(("a", 2, 4), ("b", 4, 1))
+    whole = search_operators(graph, both, WORK, cluster(), terms=Terms(4))
+    monkeypatch.setattr("planproof.search.operator_chain.SMALL", 0)
+    monkeypatch.setattr("planproof.search.operator_chain.PART", 1000)
+    reduced = search_operators(graph, both, WORK, cluster(), terms=Terms(4))
+    assert isclose(reduced.objective, whole.objective, rel_tol=1e-12)
+    assert reduced.proven
+    monkeypatch.setattr("planproof.search.operator_chain.MOST_SUMS", 1000)
+    with pytest.raises(InputError, match="too entangled"):
+        search_operators(graph, both, WORK, cluster(), terms=Terms(4))
+
+
+@pytest.mark.long
+def test_an_moe_block_on_three_free_axes_is_exact_with_and_without_a_budget() -> None:
+    graph = transformer_graph(MIXTRAL, Shape(16, 4096), layers=(0, 1))
+    three = mesh(("a", 4, 16), ("b", 4, 4), ("c", 4, 1))
+    free = search_operators(graph, three, WORK, cluster(8), terms=Terms(16), next_best=False)
+    tight = search_operators(graph, three, WORK, cluster(8), terms=Terms(16), next_best=False, budget=4e9)
+    assert free.proven
+    assert tight.proven
+    assert tight.memory_bytes <= 4e9 < free.memory_bytes
+    assert free.objective < tight.objective

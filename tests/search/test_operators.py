@@ -115,13 +115,35 @@ def test_the_choice_is_the_best_of_all_that_keep_the_budget(cases: int) -> None:
 
 
 @pytest.mark.parametrize("budget", [False, True])
+@pytest.mark.parametrize("cases", [25, pytest.param(700, marks=pytest.mark.long)])
 def test_graphs_too_wide_to_eliminate_are_solved_by_the_integer_program(
-    budget: bool, monkeypatch: pytest.MonkeyPatch
+    cases: int, budget: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operators, "LARGEST_TABLE", 0)
+    monkeypatch.setattr(operators, "MOST_SUMS", 0)
     rng = np.random.default_rng(3)
-    methods = {check(random_case(rng, budget=budget)).method for _ in range(30)}
-    assert "milp" in methods
+    for largest in (0, 6, 15):
+        monkeypatch.setattr(operators, "LARGEST_TABLE", largest)
+        methods = {check(random_case(rng, budget=budget)).method for _ in range(cases)}
+        assert "relaxation+milp" in methods
+
+
+@pytest.mark.parametrize("budget", [False, True])
+@pytest.mark.parametrize("cases", [60, pytest.param(1500, marks=pytest.mark.long)])
+def test_leaving_out_what_no_optimum_needs_changes_no_optimum(
+    cases: int, budget: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With it on every table, with tables in parts, and with equal costs, where each of two values could go."""
+    monkeypatch.setattr(operators, "SMALL_TABLE", 0)
+    monkeypatch.setattr("planproof.search.elimination._PART", 5)
+    if not budget:
+        monkeypatch.setattr(operators, "ALL_TABLES", 0)
+    rng = np.random.default_rng(4)
+    for k in range(cases):
+        case = random_case(rng, budget=budget)
+        if k % 3 == 0:
+            case["node_costs"] = [np.round(np.minimum(one, 9.0)) for one in case["node_costs"]]
+            case["edge_costs"] = [np.where(np.isfinite(one), np.round(one), np.inf) for one in case["edge_costs"]]
+        check(case)
 
 
 def chain(count: int, seed: int = 0) -> dict[str, Any]:
