@@ -60,8 +60,9 @@ def sweep(problem: StageProblem, microbatches: int) -> Swept:
     run = _Run(problem, microbatches - 1)
     relaxed = run.relaxed(inf)
     run.first_plan(relaxed, least_slowest)
-    highest = nextafter(float(problem.slowest[problem.slowest < inf].max()), inf)
-    run.push(_Interval(least_slowest, highest, relaxed.total))
+    # Not `problem.slowest`: that is of the quickest configurations and entries, and memory may ask for others.
+    highest = max(float(part[part < inf].max(initial=0.0)) for part in (problem.cost, problem.transfer))
+    run.push(_Interval(least_slowest, nextafter(highest, inf), relaxed.total))
     while (interval := run.pop()) is not None:
         run.solve(interval)
     return Swept(run.best, run.objective, run.solves + 1, True)

@@ -155,6 +155,14 @@ def test_the_memory_limit_binds_where_the_profile_is_tight() -> None:
     assert solve_stages(cost, later, sizes, 8, 60).objective > free.objective * 1.01
 
 
+@pytest.mark.parametrize(("transfer", "objective"), [(0.0, 5 + 1 + 3 * 5.0), ([[0.0, 0.0], [7.0, 7.0]], 5 + 7 + 1 + 3 * 7.0)])
+def test_the_slowest_stage_may_be_slower_than_every_quickest_configuration(transfer: Any, objective: float) -> None:
+    """The quick configuration holds nothing for a later stage, so the first stage takes the slow one."""
+    cost = np.broadcast_to([1.0, 5.0], (2, 2, 1, 2))
+    later = np.broadcast_to([0, 9], (2, 2, 1, 2))
+    assert solve_stages(cost, later, [1], 2, 4, transfer_cost=transfer).objective == objective
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["plain", "transfer", "types"]), st.floats(1e-6, 1e6))
 def test_scaling_all_costs_scales_the_objective(seed: int, kind: str, factor: float) -> None:
