@@ -159,7 +159,8 @@ def test_a_folder_that_is_not_there_is_said_before_the_search(
 
 
 def test_the_package_runs_as_a_module(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "planproof", "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-m", "planproof", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout.split()[0]) == (0, "planproof")
 
 
