@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -198,6 +199,17 @@ def _wants_json(arguments: list[str]) -> bool:
     return any(one == "--format=json" or (one == "--format" and two == "json") for one, two in pairs)
 
 
+class Seconds(click.FloatRange):
+    """A finite number in a range: 'nan' compares with nothing, and would pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or a usage error."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return found
+
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -208,7 +220,7 @@ def shared_options(*, search: bool = True) -> Decorator:
         if search:
             command = click.option(
                 "--time-limit",
-                type=click.FloatRange(0, min_open=True),
+                type=Seconds(0, min_open=True),
                 metavar="S",
                 help="Stop the search after S seconds with the best so far; not reproducible, and the record says so.",
             )(command)

@@ -40,6 +40,10 @@ def review(
         output = None
     if output is not None and Path(output).resolve() == Path(file).resolve():
         raise UsageError("-o names the proposal itself, which the record would replace", remedy="Name another file.")
+    if output is not None:
+        from ..report.output import demand_writable
+
+        demand_writable(output)
     with session(options_of(values), file) as opened:
         opened.gate.start()
         done = review_loaded(load_proposal(file), opened)

@@ -20,10 +20,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from ..plan.frameworks import framework_called, nearest
 from .activations import Loss, Selective
-from .memory_terms import BARE, GradientCopy, Implementation
+from .memory_terms import BARE, GradientCopy, Implementation, Offloaded
 from .sending import Transfer
 
 #: Megatron-core, and what is built on it.
@@ -50,6 +51,41 @@ _OFF = {
 }
 
 
+#: Options that keep something off the device, by the last part of their name (of two parts where one is no name), the values
+#: that do, and what leaves: DeepSpeed, Megatron-Core, torchtitan, accelerate's FSDP, llm-foundry, axolotl.
+_ON: Final = (True, "true", "yes", 1)
+_AWAY: Final = ("cpu", "nvme")
+_STATES: Final[tuple[Offloaded, ...]] = ("parameters", "gradients", "optimizer")
+_OFFLOADED: Final[Mapping[str, tuple[tuple[object, ...], tuple[Offloaded, ...]]]] = {
+    "offload_optimizer.device": (_AWAY, ("gradients", "optimizer")),
+    "offload_optimizer_device": (_AWAY, ("gradients", "optimizer")),
+    "zero_optimization.cpu_offload": (_ON, ("gradients", "optimizer")),
+    "optimizer_cpu_offload": (_ON, ("optimizer",)),
+    "offload_param.device": (_AWAY, ("parameters",)),
+    "offload_param_device": (_AWAY, ("parameters",)),
+    "enable_cpu_offload": (_ON, _STATES),
+    "fsdp_offload_params": (_ON, _STATES),
+    "offload_params": (_ON, _STATES),
+    "cpu_offloading": (_ON, ("activations",)),
+    "fine_grained_activation_offloading": (_ON, ("activations",)),
+    "activation_cpu_offload": (_ON, ("activations",)),
+    "activation_offloading": (_ON, ("activations",)),
+}
+
+
+def _offloaded(settings: Mapping[str, object]) -> frozenset[Offloaded]:
+    """What the settings keep off the device."""
+    found: set[Offloaded] = set()
+    for name, value in settings.items():
+        parts = name.split(".")
+        said = value.strip().lower() if isinstance(value, str) else value
+        for key in (parts[-1], ".".join(parts[-2:])):
+            values, what = _OFFLOADED.get(key, ((), ()))
+            if said in values:
+                found.update(what)
+    return frozenset(found)
+
+
 def implementation_of(
     framework: str | None, version: str | None = None, settings: Mapping[str, object] | None = None
 ) -> Implementation:
@@ -65,4 +101,4 @@ def implementation_of(
         known = replace(known, transfer=Transfer.DIRECT)
     if any((settings or {}).get(option, "op") != "op" for option in _WHOLE_LAYERS):
         known = replace(known, selective=Selective.CORE)
-    return known
+    return replace(known, offloaded=_offloaded(settings or {}))

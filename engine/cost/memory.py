@@ -230,19 +230,21 @@ def _allocated_interval(
     """The 90 % interval of allocated bytes, `value` being the usual case.
 
     The model's residual and the spread of the kernels' workspace, which are independent, around each case that is not
-    stated: the attention kernel, when the copy of narrow gradients is alive, and how the loss is formed.
+    stated: the attention kernel, when the copy of narrow gradients is alive, how the loss is formed, and how much of what
+    is offloaded has left the device.
     """
-    terms = memory.terms
+    terms, away = memory.terms, memory.implementation.offloaded
     (flash, kernel), (step, copy, twice), (in_place, loss) = terms.attentions, terms.copies, terms.losses
     copied = usual.shape.copy is not None and usual.shape.copy != "sharded"
 
-    def allocated(attention: Attention, gradient_copy: GradientCopy, formed: Loss) -> int:
+    def allocated(attention: Attention, gradient_copy: GradientCopy, formed: Loss, least: bool = False) -> int:
         case = terms.stage(plan, index, attention, gradient_copy, formed)
-        return case.amounts(flight, device.workspace, plan.pipeline > 1).allocated
+        amounts = case.amounts(flight, device.workspace, plan.pipeline > 1)
+        return amounts.allocated - (sum(getattr(amounts, name) for name in away) if least else 0)
 
     open_loss = usual.shape.head and in_place is not loss
-    open_cases = flash is not kernel or (copied and step is not copy) or open_loss
-    smallest = allocated(flash, step, in_place) if open_cases else value
+    open_cases = flash is not kernel or (copied and step is not copy) or open_loss or bool(away)
+    smallest = allocated(flash, step, in_place, True) if open_cases else value
     largest = allocated(kernel, twice, loss) if copied and twice is not copy else value
     residuals = memory.residuals
     width = residuals.experts if memory.model.moe is not None else residuals.shown

@@ -30,6 +30,8 @@ from .sending import Transfer
 from .states import padded_vocabulary, rank_parameters, shard_groups, state_bytes
 
 Moment = Literal["loss", "layer", "step"]
+#: What may be kept in the host's memory or beyond, by its field of `Amounts`.
+Offloaded = Literal["parameters", "gradients", "optimizer", "activations"]
 
 
 class GradientCopy(StrEnum):
@@ -56,7 +58,8 @@ class Implementation:
     reaches down to one in place. `deferred_heads`: microbatches whose weight gradient of the head is put off (Megatron-LM
     --wgrad-deferral-limit). `deterministic`: whether cuBLAS is given the large workspace that reproducible runs need, None
     where it is not said; `transformer_engine` and `grouped_experts`: what else keeps scratch then (see `workspace`).
-    `transfer`: how stages send their messages. `selective`: what `recompute: selective` recomputes.
+    `transfer`: how stages send their messages. `selective`: what `recompute: selective` recomputes. `offloaded`: what settings
+    keep off the device, all or part of it; it is reckoned with as if it were there, and the interval reaches down to none of it.
     """
 
     vocabulary_multiple: int = 1
@@ -69,6 +72,7 @@ class Implementation:
     grouped_experts: bool = False
     transfer: Transfer = Transfer.DIRECT
     selective: Selective = Selective.CORE
+    offloaded: frozenset[Offloaded] = frozenset()
 
 
 #: What can be said where the framework is not known.

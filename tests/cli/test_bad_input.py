@@ -139,6 +139,31 @@ def test_an_unknown_command_or_option_is_a_usage_error(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400", "0", "-1"])
+def test_a_time_limit_is_a_finite_number_of_seconds(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = main(["review", "a.yaml", "--time-limit", value], tmp_path, monkeypatch, capsys)
+    assert (status, out) == (2, "")
+    assert "--time-limit" in err
+
+
+def test_a_folder_that_is_not_there_is_said_before_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(EXAMPLES / "smallest" / "proposal.yaml", tmp_path)
+    monkeypatch.setattr("planproof.pipeline.review_loaded", lambda *_: pytest.fail("it was reviewed all the same"))
+    status, out, err = main(["review", "proposal.yaml", "-o", "nowhere/record.md"], tmp_path, monkeypatch, capsys)
+    assert (status, out) == (2, "")
+    assert "there is no folder 'nowhere'" in err
+
+
+def test_the_package_runs_as_a_module(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "planproof", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "planproof")
+
+
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     done = subprocess.run(
         f"{sys.executable} -m planproof.cli rules list | head -1", shell=True, cwd=tmp_path, capture_output=True, text=True
