@@ -32,17 +32,15 @@ def cut_table(piece: Piece, costs: Mapping[Variable, Floats], sizes: Mapping[Var
     kept = [one for one in (piece.entering, piece.leaving) if one is not None]
     tables: list[tuple[tuple[Variable, ...], Floats]] = [((one,), cost) for one, cost in costs.items()]
     tables += [((factor.first, factor.second), factor.seconds) for factor in piece.factors]
-    if _largest(tables, [one for one in costs if one not in kept], sizes) > SMALL:
-        tables, sizes = _without_dominated(tables, kept, sizes)
     left = [one for one in costs if one not in kept]
+    order = _order([scope for scope, _ in tables], left, sizes)
+    if max((_count(rest, sizes) * sizes[one] for one, rest in order), default=0) > SMALL:
+        tables, sizes = _without_dominated(tables, kept, sizes)
+        order = _order([scope for scope, _ in tables], left, sizes)
     width = 0
-    while left:
-        scopes = {one: {v for scope, _ in tables if one in scope for v in scope} - {one} for one in left}
-        chosen = min(left, key=lambda one: (_count(scopes[one], sizes) * sizes[one], left.index(one)))
-        left.remove(chosen)
+    for chosen, rest in order:
         mine = [row for row in tables if chosen in row[0]]
         tables = [row for row in tables if chosen not in row[0]]
-        rest = sorted(scopes[chosen])
         width = max(width, len(rest))
         if _count(rest, sizes) > LARGEST or _count(rest, sizes) * sizes[chosen] > MOST_SUMS:
             raise InputError(
@@ -57,19 +55,28 @@ def cut_table(piece: Piece, costs: Mapping[Variable, Floats], sizes: Mapping[Var
     return total.reshape(shape), width
 
 
-def _largest(
-    tables: Sequence[tuple[tuple[Variable, ...], Floats]], left: list[Variable], sizes: Mapping[Variable, int]
-) -> int:
-    """Sums of the costliest variable, eliminated in the same order as they will be."""
-    scopes = [set(scope) for scope, _ in tables]
-    waiting, largest = list(left), 0
-    while waiting:
-        near = {one: {v for scope in scopes if one in scope for v in scope} - {one} for one in waiting}
-        chosen = min(waiting, key=lambda one: (_count(near[one], sizes) * sizes[one], waiting.index(one)))
-        waiting.remove(chosen)
-        largest = max(largest, _count(near[chosen], sizes) * sizes[chosen])
-        scopes = [scope for scope in scopes if chosen not in scope] + [near[chosen]]
-    return largest
+def _order(
+    scopes: Sequence[Sequence[Variable]], left: Sequence[Variable], sizes: Mapping[Variable, int]
+) -> list[tuple[Variable, list[Variable]]]:
+    """(variable, its neighbours by then) in the order in which variables are eliminated: the least number of sums first."""
+    near: dict[Variable, set[Variable]] = {one: set() for one in left}
+    for scope in scopes:
+        for one in scope:
+            near.setdefault(one, set()).update(scope)
+    for one, beside in near.items():
+        beside.discard(one)
+    sums = {one: (_count(near[one], sizes) * sizes[one], k) for k, one in enumerate(left)}
+    found = []
+    while sums:
+        chosen = min(sums, key=sums.__getitem__)
+        del sums[chosen]
+        beside = near.pop(chosen)
+        found.append((chosen, sorted(beside)))
+        for one in beside:
+            near[one] = (near[one] | beside) - {one, chosen}
+            if one in sums:
+                sums[one] = (_count(near[one], sizes) * sizes[one], sums[one][1])
+    return found
 
 
 def _without_dominated(
