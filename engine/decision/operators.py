@@ -7,7 +7,7 @@ difference between the two prices of the same plan is kept, to be shown. Nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from ..cost.device_mesh import DeviceMesh, mesh_of
 from ..cost.in_flight import in_flight
 from ..cost.memory_terms import local_microbatch
 from ..cost.operator_cost import Terms
+from ..cost.placement import slowest_device
 from ..errors import InputError
 from ..facts import Fact
 from ..facts.from_operators import operators_fact
@@ -103,6 +104,13 @@ class _Looked:
         return PlanOperators(self.at, mesh, stated, None, None, self.stage_s, 0.0, why, self.given is not None)
 
 
+def stage_cluster(plan: Plan, at: int, cluster: Cluster) -> Cluster:
+    """The cluster with the nodes first whose devices a stage is priced on: operators are priced on those of the first nodes."""
+    device = slowest_device(plan, at, cluster)
+    own = [group for group in cluster.nodes if group.device == device]
+    return replace(cluster, nodes=(*own, *(group for group in cluster.nodes if group.device != device)))
+
+
 def plan_operators(
     priced: Priced, pricer: PlanPricer, *, given: GraphCase | None = None, compare: bool = True
 ) -> PlanOperators:
@@ -116,7 +124,7 @@ def plan_operators(
     memory = priced.memory[at]
     free = max(0.0, memory.capacity_bytes - memory.device.value)
     alone = pricer.graph if isinstance(pricer, GraphPlanPricer) else None
-    looked = _Looked(plan, at, pricer.workload, pricer.cluster, stage_s, free, given, alone)
+    looked = _Looked(plan, at, pricer.workload, stage_cluster(plan, at, pricer.cluster), stage_s, free, given, alone)
     try:
         return _laid_out(looked, lambda: _graph(looked, pricer.model), compare=compare)
     except InputError as error:
@@ -127,7 +135,10 @@ def graph_operators(case: Case, plan: Plan) -> PlanOperators | None:
     """A plan of a model that is given as a graph alone: the stage of most parameters and work; None where too little is known."""
     if case.graph is None or case.workload is None or case.cluster is None or plan.devices > case.cluster.devices:
         return None
-    looked = [_Looked(plan, at, case.workload, case.cluster, given=case.graph) for at in range(plan.pipeline)]
+    cluster = case.cluster
+    looked = [
+        _Looked(plan, at, case.workload, stage_cluster(plan, at, cluster), given=case.graph) for at in range(plan.pipeline)
+    ]
     try:
         graphs = [_graph(one, None) for one in looked] if plan.pipeline > 1 else []
         at = max(range(len(graphs)), key=lambda k: graphs[k].forward_flops, default=0)

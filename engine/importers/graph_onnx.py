@@ -133,6 +133,8 @@ class _Reader:
         self.known: set[str] = {""}
         self.shapes: dict[str, tuple[tuple[int, ...], str]] = {}
         self.aside: dict[str, int] = {}
+        #: Symbolic dims by the size that stands for them, where none was stated.
+        self.stand_ins: dict[int, str] = {}
         self.opset = max((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=0)
 
     def refuse(self, what: str, remedy: str, code: str = "input.onnx") -> InputError:
@@ -156,11 +158,18 @@ class _Reader:
         if not results:
             raise self.refuse("makes no output from what enters it", "Export the model with its inputs as inputs.")
         made = self._described(entered, results)
+        for size in made.dims.values():
+            if not size.words and size.factor in self.stand_ins:
+                symbol = self.stand_ins[size.factor][:80]
+                raise self.refuse(
+                    f"does not say how large the symbolic dim '{symbol}' is, which is neither the batch nor the sequence of token ids",
+                    f"State it, as in --set {symbol}=1024.",
+                )
         notes = [f"{name}, {count} times: does not change what is trained or where" for name, count in sorted(self.aside.items())]
         return ReadGraph(made, tuple(notes), len(graph.node))
 
     def _described(self, entered: list[Value], results: list[Value]) -> DescribedGraph:
-        """Which axes are the batch and the sequence: by name, else the first two of what is looked up, else the first."""
+        """Which axes are the batch and the sequence: the first two of what is looked up, else the first of what enters."""
         looked_up = [one for one in entered if one.made.dtype.startswith("int") and one.sizes]
         first = looked_up or [one for one in entered if one.sizes]
         batch = [one.axes[0] for one in first if one.axes[0]]
@@ -183,6 +192,7 @@ class _Reader:
                     met.add(symbol)
                     if symbol not in given:
                         given[symbol] = next(fresh, 0)
+                        self.stand_ins[given[symbol]] = symbol
                     dim.dim_value = given[symbol]
         if 0 in given.values():
             raise self.refuse(f"has more than {len(PRIMES)} symbolic dims", "State sizes of some with --set NAME=SIZE.")

@@ -126,13 +126,26 @@ class _Reading:
         for one in described.operators:
             for operand in one.outputs:
                 self._tensor(operand, one.name, Role.ACTIVATION)
-        operators = self._sources([self._operator(one) for one in described.operators])
+        rows = [self._operator(one) for one in described.operators]
+        operators = self._sources(rows)
         left = [one for row in described.operators for one in row.outputs if one.tensor not in self.read]
         operators += [
             Operator(f"{one.tensor}.sink", Kind.OUTPUT, self._loops(one.dims or ()), inputs=(_plain(one),)) for one in left
         ]
         graph = graph_of(self.tensors, operators)
+        self._all_read(rows)
         return OperatorGraph(graph.tensors, keeping(graph.operators, graph.tensors))
+
+    def _all_read(self, operators: Sequence[Operator]) -> None:
+        """A parameter or input that nothing reads would be counted, or is a slip in a name."""
+        read = {use.tensor for one in operators for use in (*one.inputs, *one.parameters)}
+        for what, operands in (("parameter", self.described.parameters), ("input", self.described.inputs)):
+            for operand in operands.values():
+                if operand.tensor not in read:
+                    raise GraphError(
+                        f"no operator reads the {what} '{operand.tensor}'", remedy="Name it where it is read, or leave it out.",
+                        tensor=operand.tensor, code="input.graph.dangling",
+                    )  # fmt: skip
 
     def _sources(self, operators: list[Operator]) -> list[Operator]:
         """The operators after the sources of what enters.
@@ -241,6 +254,7 @@ class _Reading:
         inputs = [(operand.tensor, self._dims(one, operand)) for operand in one.inputs]
         parameters = [(role, *self._parameter(one, role, operand)) for role, operand in one.parameters.items()]
         outputs = [(operand.tensor, operand.dims or ()) for operand in one.outputs]
+        self._said_of_own({dim for *_, dims in (*inputs, *parameters, *outputs) for dim in dims}, one)
         keys = self._keys(one, kind, inputs)
         names = {dim: one.follows.get(dim, dim) for dim in self.sizes}
 
@@ -291,6 +305,24 @@ class _Reading:
             tuple(Loop(loop, sizes[loop], splits.get(loop, Split.FREE), halos.get(loop, 0)) for loop in order),
             tuple(uses), tuple(results), tuple(weights), causal=one.causal, linear=one.linear or one.kind == ADD,
         )  # fmt: skip
+
+    def _said_of_own(self, own: set[str], one: DescribedOperator) -> None:
+        """What is said of dims is said of the operator's own, and no name follows itself, at one remove or more."""
+        for key, dims in (("over", one.over), ("whole", one.whole), ("follows", one.follows), ("window", one.window)):
+            for dim in dims:
+                if dim not in own:
+                    raise GraphError(
+                        f"'{one.name}' names '{dim}' in '{key}', and nothing that it reads or makes has that dim",
+                        remedy=_near(dim, dict.fromkeys(own), f"Its dims: {', '.join(sorted(own))}."),
+                        operator=one.name, code="input.graph.dim",
+                    )  # fmt: skip
+        for dim, other in one.follows.items():
+            if dim == other or other in one.follows:
+                raise GraphError(
+                    f"'{one.name}' says that '{dim}' follows '{other}', which {'is itself' if dim == other else 'follows another'}",
+                    remedy="Name the loop that all of them follow, and say nothing of that one, as in follows: {kv_heads: heads}.",
+                    operator=one.name, code="input.graph.dim",
+                )  # fmt: skip
 
     def _demand(self, one: DescribedOperator, kind: Kind) -> None:
         """What the kind needs, and dims that there are."""

@@ -91,6 +91,26 @@ def test_stated_plans_are_priced_alike_by_operator_and_by_stage(desk: Desk) -> N
         assert abs(found.disagreement) < MARGIN
 
 
+def test_a_stage_on_other_nodes_than_the_first_is_priced_on_its_own_devices() -> None:
+    """A100 before H100: the same layers on either half, each priced by operator as the cost model prices its stage."""
+    path = str(BASES.parents[1] / "examples" / "mixed-devices" / "proposal.yaml")
+    with session(None, path) as opened:
+        mixed = Desk(resolve(load_proposal(path), opened.library))
+    cluster = mixed.case.cluster
+    assert cluster is not None
+    assert len({group.device.name for group in cluster.nodes}) == 2
+    for stated in mixed.case.plans:
+        plan = stated.plan
+        if plan is None or plan.pipeline == 1:
+            continue
+        priced = mixed.price(plan)
+        for at in range(plan.pipeline):
+            one = replace(priced, step=replace(priced.step, bottleneck=at))
+            found = plan_operators(one, mixed.pricer, compare=False)
+            assert found.own is not None, found.reason
+            assert abs(found.disagreement) < MARGIN, (stated.name, at)
+
+
 def test_the_best_layouts_are_never_dearer_and_fit(desk: Desk) -> None:
     _, found = looked_at(desk, uneven(desk))
     assert found.own is not None

@@ -334,5 +334,17 @@ def test_external_weights_are_never_opened(tmp_path: Path) -> None:
     assert graph(path, 2, 64).parameters == transformer_graph(MODEL, Shape(2, 64)).parameters
 
 
+def test_a_symbolic_dim_of_no_known_size_is_asked_for(tmp_path: Path) -> None:
+    """What enters is no token id: its second axis is no sequence, and a size that nobody stated is not made up."""
+    made = Making()
+    made.node("MatMul", ["x", made.weight("w", 64, 256)], "y")
+    path = made.save(tmp_path / "m.onnx", {"x": (onnx.TensorProto.FLOAT, ["n", "patches", 64])}, "y")
+    error = refused(path)
+    assert "'patches'" in error.message
+    assert "--set patches=" in (error.remedy or "")
+    stated = graph_onnx.read(path, {"patches": 196})
+    assert sorted(size.factor for size in stated.described.dims.values() if not size.words) == [64, 196, 256]
+
+
 def test_a_symbolic_dim_that_there_is_not_is_told(tmp_path: Path) -> None:
     assert "no symbolic dim 'time'" in refused(decoder(tmp_path / "m.onnx", ["batch", "sequence"]), time=4).message

@@ -49,6 +49,21 @@ CASES = {
         HEAD + UP.replace("[x]", "[down]") + DOWN,
         "input.graph.cycle", 8, 9, ("up -> down -> up", "unroll"),
     ),
+    "statistics over a dim of others": (
+        HEAD + UP + "      - {name: norm, kind: norm, inputs: [up], over: [h]}\n",
+        "input.graph.dim", 9, 9, ("'h' in 'over'", "b, o"),
+    ),
+    "follows itself": (HEAD + UP.replace("output:", "follows: {h: h}, output:"), "input.graph.dim", 8, 9, ("is itself",)),
+    "follows in a circle": (
+        HEAD + UP.replace("output:", "follows: {h: o, o: h}, output:"), "input.graph.dim", 8, 9, ("follows another",),
+    ),
+    "a parameter that nothing reads": (
+        HEAD.replace("    operators", "    parameters: {table: [o, h]}\n    operators") + UP,
+        "input.graph.dangling", 7, 25, ("'table'", "leave it out"),
+    ),
+    "an input that nothing reads": (
+        HEAD.replace("{x: [b, h]}", "{x: [b, h], y: [b, o]}") + UP, "input.graph.dangling", 6, 28, ("'y'",),
+    ),
     "dangling": (HEAD + UP + DOWN.replace("[up]", "[upp]"), "input.graph.dangling", 9, 45, ("'upp'", "Did you mean 'up'")),
     "no such parameter": (
         HEAD + UP.replace("{w: [h, o]}", "{w: table}"), "input.graph.dangling", 8, 63, ("'table'", "parameters"),
