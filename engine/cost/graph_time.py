@@ -121,7 +121,7 @@ class GraphTimeModel(TimeModel):
         stage = stage or plan.stages[index]
         recompute = stage.recompute or plan.recompute
         groups = self.layout(plan, stage.mesh)
-        run = self.graph.signature(stage.first, stage.last, local_microbatch(plan, stage))
+        run = run_of(self.graph, stage, local_microbatch(plan, stage))
         key = (run, stage.mesh, stage.layouts, groups, recompute, plan.zero)
         found = self._stage_costs.get(key)
         if found is None:
@@ -154,7 +154,7 @@ class GraphTimeModel(TimeModel):
         """The layers of a stage in the quickest of the ways that their carries may lie."""
         groups, sequences = self.layout(plan, stage.mesh), local_microbatch(plan, stage)
         again = recompute is Recompute.FULL
-        run = self.graph.signature(stage.first, stage.last, sequences)
+        run = run_of(self.graph, stage, sequences)
         key = (run, stage.mesh, stage.layouts, groups.tensor, groups.data, again)
         found = self._parts_of.get(key)
         if found is None:
@@ -164,7 +164,7 @@ class GraphTimeModel(TimeModel):
     def _quickest(self, plan: Plan, stage: Stage, groups: Layout, *, again: bool) -> StageParts:
         tensor, data, sequences = groups.tensor, (stage.mesh.data, groups.data[1]), local_microbatch(plan, stage)
         rows = [self.layouts.of_stage(plan, stage, k, tensor) for k in range(stage.first, stage.last + 1)]
-        key = (self.graph.signature(stage.first, stage.last, sequences), stage.mesh, stage.layouts, tensor[0], again)
+        key = (run_of(self.graph, stage, sequences), stage.mesh, stage.layouts, tensor[0], again)
         ways = [one.carry for one in rows[0] if all(any(one.carry == two.carry for two in row) for row in rows)]
         # Under other rates and links layouts stay as they are.
         if not self._nominal and key in self.layouts.ways:
@@ -396,6 +396,11 @@ class GraphTimeModel(TimeModel):
         index = totals.index(max(totals))
         stall = 2 * plan.stages[index].layers * self.rates(self.cluster.device).stall
         return max(0.0, costs[index].terms[STAGE_TERMS.index("launch")] - stall) / fsum(costs[index].terms)
+
+
+def run_of(graph: GraphModel, stage: Stage, sequences: int) -> object:
+    """What a stage's layers are known by: their signature; the layers themselves where layouts are stated by operators' names."""
+    return graph.signature(stage.first, stage.last, sequences) if not stage.layouts else (stage.first, stage.last, sequences)
 
 
 def _intervals(values: Floats) -> Floats:
