@@ -223,13 +223,13 @@ def _pieces(graph: OperatorGraph, order: Sequence[int]) -> list[_Piece]:
 def _plain_cuts(
     graph: OperatorGraph, order: Sequence[int], live: Sequence[frozenset[str]], cuts: Mapping[int, str]
 ) -> dict[int, str]:
-    """Cuts whose carry one operator alone reads, as that of the last layer before a head: it has the shape of the carry before
-    it, and its maker is of the same kind.
+    """Cuts whose carry one operator alone reads, as that of the last layer before a head: it has as many dims as the carry
+    before it, and its maker is of the same kind.
     """
 
     def like(name: str) -> tuple[object, ...]:
         maker = graph.operators[graph.producers[name]]
-        return maker.kind, maker.linear, len(maker.inputs), graph.tensors[name].sizes
+        return maker.kind, maker.linear, len(maker.inputs), len(graph.tensors[name].sizes)
 
     found = {}
     for start, stop in pairwise([*sorted(cuts), len(order)]):
