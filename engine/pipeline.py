@@ -189,8 +189,11 @@ def _memory(case: Case, shut: Closures) -> tuple[dict[str, tuple[StageMemory, ..
             continue
         try:
             ledger = ledger_of(plan.plan)
-        except InputError:
-            continue  # layouts that divide nothing: a rule says so
+        except InputError as error:
+            from .facts.from_operators import not_laid_out  # nearly every plan can be
+
+            facts.append(not_laid_out(plan.name, plan.path, error.message))
+            continue
         ledgers[plan.name] = ledger
         facts += measured_memory_facts(case, plan, ledger)
         facts += memory_facts(plan.plan, plan.path, ledger)

@@ -15,7 +15,7 @@ from ..model.operator import Kind, Role
 from ..plan import Plan, Recompute, Stage
 from .activations import Loss, element_bytes
 from .graph_layer import LayerParts
-from .graph_time import StageParts
+from .graph_time import StageParts, run_of
 from .memory_terms import BARE, GradientCopy, Implementation, MemoryTerms, Shape, StageTerms, local_microbatch
 from .states import state_bytes
 
@@ -48,7 +48,7 @@ class GraphMemoryTerms(MemoryTerms):
         stage, recompute = plan.stages[index], plan.recompute_of(index)
         kernel, copied, formed = attention or self.attentions[1], copy or self.copies[1], loss or self.losses[1]
         key = (
-            self.graph.signature(stage.first, stage.last, local_microbatch(plan, stage)), stage.mesh, stage.layouts, recompute,
+            run_of(self.graph, stage, local_microbatch(plan, stage)), stage.mesh, stage.layouts, recompute,
             kernel, copied, formed, plan.zero, plan.zero == 3 and plan.pipeline > 1 and plan.accumulation > 1, plan.order,
             plan.pipeline if plan.order[-1:] != ("pipeline",) else 0,
         )  # fmt: skip

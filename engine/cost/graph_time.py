@@ -8,11 +8,8 @@ crosses a boundary is all that is alive there, memories too. Knows no memory and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import fsum, inf
+from math import fsum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..cluster.cluster import Cluster
 from ..errors import InputError
@@ -37,8 +34,6 @@ from .transfers import End, Hop, message
 
 if TYPE_CHECKING:
     from .stage import Layout
-
-Floats = NDArray[np.float64]
 
 
 class Layouts(Protocol):
@@ -121,7 +116,7 @@ class GraphTimeModel(TimeModel):
         stage = stage or plan.stages[index]
         recompute = stage.recompute or plan.recompute
         groups = self.layout(plan, stage.mesh)
-        run = self.graph.signature(stage.first, stage.last, local_microbatch(plan, stage))
+        run = run_of(self.graph, stage, local_microbatch(plan, stage))
         key = (run, stage.mesh, stage.layouts, groups, recompute, plan.zero)
         found = self._stage_costs.get(key)
         if found is None:
@@ -154,7 +149,7 @@ class GraphTimeModel(TimeModel):
         """The layers of a stage in the quickest of the ways that their carries may lie."""
         groups, sequences = self.layout(plan, stage.mesh), local_microbatch(plan, stage)
         again = recompute is Recompute.FULL
-        run = self.graph.signature(stage.first, stage.last, sequences)
+        run = run_of(self.graph, stage, sequences)
         key = (run, stage.mesh, stage.layouts, groups.tensor, groups.data, again)
         found = self._parts_of.get(key)
         if found is None:
@@ -164,7 +159,7 @@ class GraphTimeModel(TimeModel):
     def _quickest(self, plan: Plan, stage: Stage, groups: Layout, *, again: bool) -> StageParts:
         tensor, data, sequences = groups.tensor, (stage.mesh.data, groups.data[1]), local_microbatch(plan, stage)
         rows = [self.layouts.of_stage(plan, stage, k, tensor) for k in range(stage.first, stage.last + 1)]
-        key = (self.graph.signature(stage.first, stage.last, sequences), stage.mesh, stage.layouts, tensor[0], again)
+        key = (run_of(self.graph, stage, sequences), stage.mesh, stage.layouts, tensor[0], again)
         ways = [one.carry for one in rows[0] if all(any(one.carry == two.carry for two in row) for row in rows)]
         # Under other rates and links layouts stay as they are.
         if not self._nominal and key in self.layouts.ways:
@@ -328,36 +323,27 @@ class GraphTimeModel(TimeModel):
         return found
 
 
-    # Tables for a search.
+    # What a search asks.
 
-    def work_table(self, plan: Plan, mesh: Mesh, kind: Recompute) -> tuple[Floats, Floats]:
-        """[first, last] (forward, whole) seconds of a microbatch on a stage of `mesh`, gathers of parameters apart: for every
-        interval the sum of its layers in the quickest way that their carries may lie. inf where last < first.
+    def layer_seconds(self, plan: Plan, mesh: Mesh, kind: Recompute) -> dict[int | None, list[tuple[float, float] | None]]:
+        """By the way that carries may lie: (forward, whole) seconds of a microbatch of every layer on `mesh`, without gathers.
+
+        None for a layer that has no such layout. A stage is the sum of its layers in the quickest way.
         """
         count = self.graph.layers
         stage = Stage(0, count - 1, mesh)
         groups = self.layout(plan, mesh)
         tensor, data = groups.tensor, (mesh.data, groups.data[1])
         rows = [self.layouts.of_stage(plan, stage, k, tensor) for k in range(count)]
-        ways = list(dict.fromkeys(one.carry for row in rows for one in row))
-        best_total, best_forward = np.full((count, count), inf), np.full((count, count), inf)
-        for way in ways:
-            forward, total = np.full(count, inf), np.full(count, inf)
-            for k, row in enumerate(rows):
-                one = next((one for one in row if one.carry == way), None)
-                if one is None:
-                    continue
+        found: dict[int | None, list[tuple[float, float] | None]] = {
+            way: [None] * count for way in dict.fromkeys(one.carry for row in rows for one in row)
+        }
+        for k, row in enumerate(rows):
+            for one in row:
                 parts = self.layers.parts(one, tensor, data)
-                again = parts.again if kind is Recompute.FULL else 0.0
-                core = parts.core if kind is Recompute.SELECTIVE else 0.0
-                forward[k] = parts.forward
-                total[k] = parts.forward + parts.backward + parts.weight + again + core
-            summed = [_intervals(one) for one in (forward, total)]
-            # The way is chosen without what selective recomputation adds: it is the same in all of them.
-            better = summed[1] < best_total
-            best_total = np.where(better, summed[1], best_total)
-            best_forward = np.where(better, summed[0], best_forward)
-        return best_forward, best_total
+                again = parts.again if kind is Recompute.FULL else parts.core if kind is Recompute.SELECTIVE else 0.0
+                found[one.carry][k] = parts.forward, parts.forward + parts.backward + parts.weight + again
+        return found
 
     def least_message(self, plan: Plan, mesh: Mesh, other: Mesh, layer: int) -> float:
         """Seconds of the message behind a layer between stages of these meshes at least, wherever they lie."""
@@ -398,10 +384,6 @@ class GraphTimeModel(TimeModel):
         return max(0.0, costs[index].terms[STAGE_TERMS.index("launch")] - stall) / fsum(costs[index].terms)
 
 
-def _intervals(values: Floats) -> Floats:
-    """[first, last] sums of the values from first to last; inf where last < first, or where one is inf."""
-    count = len(values)
-    found = np.full((count, count), inf)
-    for first in range(count):
-        found[first, first:] = np.cumsum(values[first:])
-    return found
+def run_of(graph: GraphModel, stage: Stage, sequences: int) -> object:
+    """What a stage's layers are known by: their signature; the layers themselves where layouts are stated by operators' names."""
+    return graph.signature(stage.first, stage.last, sequences) if not stage.layouts else (stage.first, stage.last, sequences)

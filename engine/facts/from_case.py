@@ -11,7 +11,7 @@ from ..proposal import Case, Evidence, MeasuredProfile, Missing
 from ..proposal.schema import Policy
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .fact import Fact, in_field_unit
-from .from_graph import unpriced
+from .from_graph import unpriced, without_attention
 from .from_profile import hygiene_facts, usable_profile
 from .from_shapes import in_words, shapes_facts
 from .kinds import fact
@@ -34,7 +34,8 @@ EVIDENCE_ITEMS = (
 
 def gaps(case: Case) -> tuple[Missing, ...]:
     """All that is missing: what the proposal lacks, and what neither a profile nor a data sheet can give."""
-    return (*case.missing, *(gap for gap, _ in _measurables(case) if gap is not None))
+    stated = [one for one in case.missing if one.item != "attention" or not without_attention(case)]
+    return (*stated, *(gap for gap, _ in _measurables(case) if gap is not None))
 
 
 def evidence(case: Case) -> tuple[Evidence, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..model.graph_model import GraphModel
+from ..model.operator import Kind
 from ..proposal import Case
 
 #: The last graph with its model: a review asks for it several times.
@@ -20,6 +21,12 @@ def graph_of_case(case: Case) -> GraphModel | None:
         model = GraphModel(lambda batch: graph.build(batch, sequence, dtype), graph.called)
         _last[:] = [(graph, key, model)]
     return _last[0][2]
+
+
+def without_attention(case: Case) -> bool:
+    """Whether the model is a graph that attends nowhere, so that no kernel of attention can be missing."""
+    model = graph_of_case(case)
+    return model is not None and Kind.ATTENTION not in model.kinds_of_operators
 
 
 def unpriced(case: Case) -> str:

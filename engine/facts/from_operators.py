@@ -59,3 +59,8 @@ def repeated_work(one: OperatorLayout, mesh: DeviceMesh, microbatches: int) -> t
     for name in whole:
         alike *= sizes[name]
     return spent * (1 - 1 / alike), max(whole, key=lambda name: sizes[name], default="")
+
+
+def not_laid_out(plan: str, path: str, why: str) -> Fact:
+    """A plan of a graph whose stated layouts cannot be."""
+    return fact("not_laid_out", f"{path}/stages", plan=plan, why=why)

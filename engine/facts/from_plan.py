@@ -13,7 +13,7 @@ from ..plan import DEFAULT_ORDER, Mesh, Plan, Schedule
 from ..proposal import Case, PlanCase, StatedStage
 from ..proposal.schema import PlanChoice
 from .fact import Fact
-from .from_shapes import known_shapes
+from .from_shapes import known_layers, known_shapes
 from .kinds import fact
 from .limits import limits_of
 
@@ -149,7 +149,7 @@ def _batch(case: Case, plan: PlanCase) -> Iterator[Fact]:
 
 def _divisions(case: Case, plan: PlanCase) -> Iterator[Fact]:
     shapes = known_shapes(case)
-    layers = shapes.get("layers")
+    layers = known_layers(case)
     degrees_path = f"{plan.path}/uniform" if plan.stages is None else plan.path
 
     def division(of: str, total: int, axis: str, parts: int, where: str | None = None) -> Fact:
@@ -276,7 +276,7 @@ def _place_of_layer(plan: PlanCase, stages: tuple[StatedStage, ...], layer: int 
 def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
     if plan.stages is None:
         return
-    layers = known_shapes(case).get("layers")
+    layers = known_layers(case)
     if layers is not None:
         missing, repeated, beyond = _held(plan.stages, layers)
         wrong = missing[:1] + repeated[:1] + beyond[:1]

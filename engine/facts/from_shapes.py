@@ -33,6 +33,12 @@ def known_shapes(case: Case) -> dict[str, int]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def known_layers(case: Case) -> int | None:
+    """How many layers plans are cut into: the model's, or those recognised in a graph that stands alone."""
+    found = known_shapes(case).get("layers")
+    return case.graph.layers if found is None and case.graph is not None and case.model is None else found
+
+
 def shapes_facts(case: Case) -> Iterator[Fact]:
     """What is known of the shapes, and what contradicts itself in a model that is not wholly described."""
     found = known_shapes(case)

@@ -27,4 +27,10 @@ OF_OPERATORS: tuple[Kind, ...] = (
         },
         "plan",
     ),
+    Kind(
+        "not_laid_out",
+        "A plan of an operator graph with a stage that has no layout as stated.",
+        {"plan": text("The plan."), "why": text("The layers, and what does not divide.")},
+        "plan",
+    ),
 )

@@ -118,9 +118,9 @@ class GraphModel:
     def _crossing(self, graph: OperatorGraph, layer: Layer) -> list[list[tuple[int, ...]]]:
         return [[graph.tensors[name].sizes for name in names] for names in (layer.entering, layer.leaving)]
 
-    def layer(self, index: int, sequences: int) -> LayerAt:
-        """Layer `index` for so many sequences, as a graph of its own."""
-        kind = self.kinds(sequences)[index]
+    def layer(self, index: int, sequences: int, *, named: bool = False) -> LayerAt:
+        """Layer `index` for so many sequences, as a graph of its own: that of the first layer like it, unless `named`."""
+        kind = index if named else self.kinds(sequences)[index]
         found = self._layers.get((kind, sequences))
         if found is None:
             graph, one = self.at(sequences), self.layering.layers[kind]

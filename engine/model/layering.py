@@ -3,8 +3,8 @@
 Vocabulary: a *cut* is a place in the order of operators between which and the next one few tensors are alive; the tensor that
 the operators right behind it go on from is its *carry*, others that cross it (an encoder's output, a long skip) are *memories*.
 A *layer* is what lies between two neighbouring cuts that are kept: one period of what repeats, or a piece of its own where
-nothing does. What is small and stands between layers goes with the next one, an embedding with the first, a head with the last.
-Nothing here knows layouts, devices or costs.
+nothing does; a graph in which nothing repeats is one layer. What is small and stands between layers goes with the next one, an
+embedding with the first, a head with the last. Nothing here knows layouts, devices or costs.
 """
 
 from __future__ import annotations
@@ -223,13 +223,13 @@ def _pieces(graph: OperatorGraph, order: Sequence[int]) -> list[_Piece]:
 def _plain_cuts(
     graph: OperatorGraph, order: Sequence[int], live: Sequence[frozenset[str]], cuts: Mapping[int, str]
 ) -> dict[int, str]:
-    """Cuts whose carry one operator alone reads, as that of the last layer before a head: it has the shape of the carry before
-    it, and its maker is of the same kind.
+    """Cuts whose carry one operator alone reads, as that of the last layer before a head: it has as many dims as the carry
+    before it, and its maker is of the same kind.
     """
 
     def like(name: str) -> tuple[object, ...]:
         maker = graph.operators[graph.producers[name]]
-        return maker.kind, maker.linear, len(maker.inputs), graph.tensors[name].sizes
+        return maker.kind, maker.linear, len(maker.inputs), len(graph.tensors[name].sizes)
 
     found = {}
     for start, stop in pairwise([*sorted(cuts), len(order)]):
@@ -329,8 +329,10 @@ def _joined_small(
     """The pieces that layers begin with: what does not repeat and is small goes with the next layer, at the end with the last."""
     each = [sum(flops(graph.operators[k], graph.tensors) for k in order[one.start : one.stop]) for one in pieces]
     units = _periods(kinds, each)
+    if not any(repeats for _, _, repeats in units):
+        return [0]
     work = [sum(each[first:stop]) for first, stop, _ in units]
-    middle = sorted(one for one, unit in zip(work, units, strict=True) if unit[2]) or sorted(work)
+    middle = sorted(one for one, unit in zip(work, units, strict=True) if unit[2])
     usual = middle[len(middle) // 2]
 
     def layer(k: int) -> bool:
@@ -339,6 +341,6 @@ def _joined_small(
         return repeats or (work[k] >= SMALL * usual and not {Kind.EMBEDDING, Kind.CROSS_ENTROPY} & set(rows))
 
     # The last piece, where it is unlike the others, is a head.
-    tail = 1 if not units[-1][2] and any(unit[2] for unit in units) else 0
+    tail = 0 if units[-1][2] else 1
     kept = [k for k in range(len(units) - tail) if layer(k)]
     return [0, *(units[before][1] for before in kept[:-1])]

@@ -46,7 +46,7 @@ class LayoutChooser:
 
         `tensor`: (devices, stride). `stated` gives the loop of an operator that the axis divides, None where it is free.
         """
-        layer = self.model.layer(index, sequences)
+        layer = self.model.layer(index, sequences, named=stated is not None)
         known = (layer.kind, sequences, tensor if tensor[0] > 1 else 1, key)
         found = self._known.get(known)
         if found is None:

@@ -5,8 +5,11 @@ Layouts of layers are chosen once a case: on its cluster as it is, and shared by
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Sequence
+from math import inf, prod
 from typing import cast
+
+import numpy as np
 
 from ..cluster import Cluster
 from ..cost.graph_layer import Forms, LayerLayout
@@ -89,7 +92,13 @@ class GraphPlanPricer(PlanPricer):
         key = mesh, kind, plan.microbatch * plan.mesh.data, plan.order, plan.pipeline if plan.order[-1:] != ("pipeline",) else 0
         found = self._tables.get(key)
         if found is None:
-            found = self._tables[key] = self._pricer.graph_time.work_table(plan, mesh, kind)
+            best = [np.full((self.graph.layers,) * 2, inf) for _ in range(2)]
+            for rows in self._pricer.graph_time.layer_seconds(plan, mesh, kind).values():
+                sums = [_intervals([inf if row is None else row[n] for row in rows]) for n in range(2)]
+                # What selective recomputation adds is the same in all ways, so the least whole is that of the quickest.
+                better = sums[1] < best[1]
+                best = [np.where(better, one, other) for one, other in zip(sums, best, strict=True)]
+            found = self._tables[key] = best[0], best[1]
         return found
 
     def least_message(self, plan: Plan, mesh: Mesh, other: Mesh, layer: int) -> float:
@@ -110,3 +119,12 @@ class GraphPlanPricer(PlanPricer):
         at = plan.stages[stage].last
         crossing = self.graph.crossing(at if at < self.graph.layers - 1 else plan.stages[stage].first - 1, 1)
         return len(crossing) == 1 and self._pricer.graph_time.divided(plan, stage)
+
+
+def _intervals(values: Sequence[float]) -> Floats:
+    """[first, last] sums of the values from first to last; inf where last < first, or where one is inf."""
+    count = len(values)
+    found = np.full((count, count), inf)
+    for first in range(count):
+        found[first, first:] = np.cumsum(values[first:])
+    return found

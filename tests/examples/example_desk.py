@@ -16,7 +16,8 @@ AS_OF = date(2026, 12, 1)
 LONG = (
     "gpt3-175b-a100/proposal-1024.yaml", "alpa-gpt-39b/proposal.yaml", "alpa-moe-27b/proposal.yaml",
     "alpa-moe-70b/proposal.yaml",
-    "equal-stages/proposal.yaml", "mixed-devices/proposal.yaml",
+    "equal-stages/proposal.yaml", "mixed-devices/proposal.yaml", "alpa-wresnet-4b/proposal.yaml",
+    "alpa-wresnet-13b/proposal.yaml", "vision-tower/proposal.yaml",
 )  # fmt: skip
 
 
