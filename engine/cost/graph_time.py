@@ -124,6 +124,10 @@ class GraphTimeModel(TimeModel):
             found = self._stage_costs[key] = self._stage(stage, parts, groups, recompute, plan.zero)
         return found
 
+    def passes(self, plan: Plan, index: int, stage: Stage) -> Durations:
+        """The passes of `stage` in the place of stage `index`."""
+        return self._cost(plan, index, stage).durations
+
     def exposed_by_tier(self, plan: Plan, index: int) -> tuple[dict[str, float], dict[str, float]]:
         """(forward, backward) seconds of the conversions and exchanges of a stage's layers, half of them in either pass, and of
         gathers; what is repeated comes in the backward pass.

@@ -158,6 +158,20 @@ class StagePricer:
             durations, tuple(terms), compute, tuple(tiers.items()), sync.seconds, sync.tiers, optimizer, rates.instead
         )
 
+    def passes(
+        self, stage: Stage, moe: int, groups: Layout, sequences: int, recompute: Recompute, zero: int,
+        sequence_parallel: bool, rates: Rates,
+    ) -> Durations:  # fmt: skip
+        """The durations of `price` alone: the same sums."""
+        parts = self.layers(stage, moe, groups, sequences, recompute, zero, sequence_parallel, rates)
+        parts += [(1, end) for end in self.ends(stage, groups, sequences, zero, sequence_parallel, rates)]
+        forward = backward = weight = 0.0
+        for count, part in parts:
+            forward += count * part.durations.forward
+            backward += count * part.durations.backward
+            weight += count * part.durations.weight
+        return Durations(forward, backward, weight)
+
     def layers(
         self, stage: Stage, moe: int, groups: Layout, sequences: int, recompute: Recompute, zero: int,
         sequence_parallel: bool, rates: Rates,

@@ -172,6 +172,15 @@ class TimeModel:
         """
         return None
 
+    def passes(self, plan: Plan, index: int, stage: Stage) -> Durations:
+        """The passes of `stage` in the place of stage `index`, as in `costs`, without what follows the last of them."""
+        groups, rates = self.layout(plan, stage.mesh), self.rates(slowest_device(plan, index, self.cluster))
+        pricer = self._lone if plan.accumulation == 1 else self.pricer
+        return pricer.passes(
+            stage, self._routed(stage), groups, local_microbatch(plan, stage), stage.recompute or plan.recompute, plan.zero,
+            plan.sequence_parallel, rates,
+        )  # fmt: skip
+
     def layer(self, plan: Plan, index: int, layer: int) -> Durations:
         """One layer of stage `index` alone: a stage is the sum of its layers and ends."""
         alone = replace(plan.stages[index], first=layer, last=layer, embedding=False, head=False)

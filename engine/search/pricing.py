@@ -48,6 +48,10 @@ class PlanPricer:
         self.headroom = headroom
         #: Whether stages fit, by all that decides it, as searches of several settings find out: 0 no, 1 perhaps, 2 surely.
         self.known_fits: dict[tuple[object, ...], int] = {}
+        #: By what a last stage exceeds its device, and its largest row, by all that decides it.
+        self.known_excess: dict[tuple[object, ...], tuple[int, str]] = {}
+        #: The stages of the probes that searches of several settings ask with, by mesh and number.
+        self.known_stages: dict[tuple[Mesh, int], tuple[Stage, ...]] = {}
         self._least_hops: dict[tuple[object, ...], float] = {}
         #: A plan by its identity, and what its stages are to be stretched by.
         self.stretched: tuple[tuple[object, ...], float] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -37,10 +38,20 @@ class Setting:
 
 
 class LayerCounts(NamedTuple):
-    """[first, last] dense and MoE layers of every run of layers; inf and 0 where last < first."""
+    """[first, last] dense and MoE layers of every run of layers; inf and 0 where last < first. `plain` and `routed`: the first
+    dense and the first MoE layer.
+    """
 
     dense: Floats
     moe: Floats
+    plain: int | None
+    routed: int | None
+
+    def unlike(self, there: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+        """The first run of layers of each length and number of MoE layers among those that are `there` [first, last]."""
+        first, last = np.nonzero(there)
+        _, chosen = np.unique((last - first) * (len(there) + 1) + self.moe[first, last], return_index=True)
+        yield from zip(first[chosen].tolist(), last[chosen].tolist(), strict=True)
 
 
 def layer_counts(model: Transformer) -> LayerCounts:
@@ -49,7 +60,9 @@ def layer_counts(model: Transformer) -> LayerCounts:
     before = np.array([moe_layers(model, 0, layer - 1) for layer in range(layers + 1)], dtype=np.float64)
     moe = before[None, 1:] - before[:-1, None]
     number = np.arange(layers)[None, :] - np.arange(layers)[:, None] + 1.0
-    return LayerCounts(np.where(number > 0, number - moe, inf), np.where(number > 0, moe, 0.0))
+    kinds = [bool(moe_layers(model, layer, layer)) for layer in range(layers)]
+    plain, routed = (kinds.index(kind) if kind in kinds else None for kind in (False, True))
+    return LayerCounts(np.where(number > 0, number - moe, inf), np.where(number > 0, moe, 0.0), plain, routed)
 
 
 class Bounded(NamedTuple):

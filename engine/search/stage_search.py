@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import count
 from math import fsum, gcd, inf
 from typing import NamedTuple
@@ -84,8 +84,16 @@ class StageSearch:
         self.unit = gcd(*sizes) if len(setting.meshes) > 1 else 0
         self.ways = [0.0] * setting.stages
         if not self.unit:
-            hops = self.pricer.pricer.time.hops(self._probe(0, 0, {}))[0]
+            hops = self.pricer.pricer.time.hops(self._base(0))[0]
             self.ways[: len(hops)] = [hop.seconds for hop in hops]
+
+    def _base(self, option: int) -> Plan:
+        """The probe of an option with the first layer on every stage; searches of other settings share its stages."""
+        mesh, kind = self.options[option]
+        stages = self.pricer.known_stages.get((mesh, self.setting.stages))
+        if stages is None:
+            stages = self.pricer.known_stages[mesh, self.setting.stages] = self._probe(option, 0, {}).stages
+        return self._plan(stages, mesh, kind)
 
     @property
     def _units(self) -> int:
@@ -117,22 +125,22 @@ class StageSearch:
 
     def layer_costs(self, option: int) -> tuple[Floats, Floats, Floats]:
         """[stage, (forward, total)] of a dense layer, of an MoE layer, and of a stage's end."""
-        known = self._parts.get(option)
-        if known is not None:
-            return known
+        if option in self._parts:
+            return self._parts[option]
         time, p = self.pricer.pricer.time, self.setting.stages
-        plain = next((i for i in range(self.model.layers) if not moe_layers(self.model, i, i)), None)
-        routed = next((i for i in range(self.model.layers) if moe_layers(self.model, i, i)), None)
-        rows: list[Floats] = []
-        ends = np.zeros((p, 2))
-        for layer in (plain, routed):
+        base, alike, mesh = self._base(option), len(self.pricer.cluster.nodes) == 1, self.options[option][0]
+        rows, ends = list[Floats](), np.zeros((p, 2))
+        for layer in (self.counts.plain, self.counts.routed):
             if layer is None:
                 rows.append(np.zeros((p, 2)))
                 continue
-            probe = self._probe(option, layer, {})
-            bare = replace(probe, stages=tuple(replace(stage, embedding=False, head=False) for stage in probe.stages))
-            here = np.array([(cost.durations.forward, cost.durations.total) for cost in time.costs(bare)])
-            with_ends = np.array([(cost.durations.forward, cost.durations.total) for cost in time.costs(probe)])
+            here, with_ends = np.zeros((p, 2)), np.zeros((p, 2))
+            for k in {0, 1, p - 1} if alike else range(p):
+                bare = time.passes(base, k, Stage(layer, layer, mesh))
+                full = time.passes(base, k, Stage(layer, layer, mesh, k == 0, k == p - 1)) if k in (0, p - 1) else bare
+                here[k], with_ends[k] = (bare.forward, bare.total), (full.forward, full.total)
+            if alike:  # Stages between the ends.
+                here[2:-1], with_ends[2:-1] = here[1], with_ends[1]
             rows.append(here)
             ends = np.maximum(0.0, with_ends - here)
         self._parts[option] = rows[0], rows[1], ends
@@ -165,7 +173,7 @@ class StageSearch:
             return self.ways[stage]
         mesh = self.options[option][0]
         if mesh not in self._leaving:
-            probe = self._probe(option, 0, {})
+            probe = self._base(option)
             self._leaving[mesh] = min(self.pricer.least_hop(mesh, other, probe) for other in self.setting.meshes)
         return self._leaving[mesh]
 
@@ -190,15 +198,9 @@ class StageSearch:
         key = flight, option, last - first + 1 - moe, moe, stage == 0, stage == p - 1, mixed, first if measured else -1
         known = self._fits.get(key)
         if known is None:
-            # Searches of other settings ask for the same stages; of mixed devices a place says which one it is.
-            mesh, kind = self.options[option]
-            at = key[0], key[2:5], first == 0 or stage > 0
             shared = None
             if not mixed and not measured:
-                shared = (
-                    *at, stage == p - 1, mesh, kind, one.sequences // mesh.data, one.zero, one.zero == 3 and one.accumulation > 1,
-                    one.sequence_parallel, one.schedule is Schedule.ZB_H1,
-                )  # fmt: skip
+                shared = self._asked(option, key[0], key[2:5], first == 0 or stage > 0, stage == p - 1)
                 known = self.pricer.known_fits.get(shared)
             if known is None:
                 probe = self._probe(option, min(first, self.model.layers - 1), {stage: (first, last)})
@@ -207,6 +209,14 @@ class StageSearch:
                     self.pricer.known_fits[shared] = known
             self._fits[key] = known
         return known
+
+    def _asked(self, option: int, *at: object) -> tuple[object, ...]:
+        """What decides the memory of a stage: searches of other settings ask for the same, on mixed devices with a place."""
+        one, (mesh, kind) = self.setting, self.options[option]
+        return (
+            *at, mesh, kind, one.sequences // mesh.data, one.zero, one.zero == 3 and one.accumulation > 1, one.sequence_parallel,
+            one.schedule is Schedule.ZB_H1,
+        )  # fmt: skip
 
     def _longest(self, stage: int, option: int, level: int) -> NDArray[np.int64]:
         """[first] the last layer up to which a stage fits, first - 1 where not even one layer does."""
@@ -255,7 +265,7 @@ class StageSearch:
         """The places of a stage at which some of its memory was measured."""
         key = stage, option
         if key not in self._places:
-            self._places[key] = [(first, last) for first, last, one in self._measured(stage, option) if one.remembers]
+            self._places[key] = [(a, b) for a, b, one in self._measured(stage, option) if one.remembers]
         return self._places[key]
 
     def may_hold(self, length: int) -> bool:
@@ -341,13 +351,15 @@ class StageSearch:
             there = long.copy()
             there[: max(0, stage)] = False
             for option in range(len(self.options)):
-                for first, last in np.argwhere(there & self._allowed(stage, option, 1) if fitting else there).tolist():
-                    asked.setdefault((stage, option, last - first, int(self.counts.moe[first, last])), (first, last))
+                for i, j in self.counts.unlike(there & self._allowed(stage, option, 1) if fitting else there):
+                    asked[stage, option, j - i, int(self.counts.moe[i, j])] = i, j
         if not asked or len(asked) > AFTER:
             return None
-        bases = [self._probe(option, 0, {}) for option in range(len(self.options))]
+        bases = [self._base(option) for option in range(len(self.options))]
         return min(
-            self.pricer.after(bases[option], stage, replace(bases[option].stages[stage], first=first, last=last))
+            self.pricer.after(
+                bases[option], stage, Stage(first, last, self.options[option][0], embedding=stage == 0, head=stage == p - 1)
+            )
             for (stage, option, _, _), (first, last) in asked.items()
         )
 
@@ -480,6 +492,9 @@ class StageSearch:
 
     def excess(self, length: int, option: int) -> tuple[int, str]:
         """(bytes, largest row) by which a last stage of `length` layers exceeds its device; 0 where it fits."""
-        memory = self.pricer.stage_ledger(self.place(length, option), self.setting.stages - 1)
-        row = max(memory.rows, key=lambda one: one.bytes)
-        return self.pricer.stage_excess(memory), row.name
+        p, known = self.setting.stages, self.pricer.known_excess
+        shared = self._asked(option, in_flight(self.setting.schedule, p - 1, p, self.setting.accumulation, 1), length)
+        if shared not in known or self.pricer.has_profile or len(self.pricer.cluster.nodes) > 1:
+            memory = self.pricer.stage_ledger(self.place(length, option), p - 1)
+            known[shared] = self.pricer.stage_excess(memory), max(memory.rows, key=lambda row: row.bytes).name
+        return known[shared]
