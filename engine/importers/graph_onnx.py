@@ -162,7 +162,7 @@ class _Reader:
             if not size.words and size.factor in self.stand_ins:
                 symbol = self.stand_ins[size.factor][:80]
                 raise self.refuse(
-                    f"does not say how large the symbolic dim '{symbol}' is, which is neither the batch nor the sequence of token ids",
+                    f"does not say how large '{symbol}' is, a symbolic dim that is neither batch nor sequence of token ids",
                     f"State it, as in --set {symbol}=1024.",
                 )
         notes = [f"{name}, {count} times: does not change what is trained or where" for name, count in sorted(self.aside.items())]

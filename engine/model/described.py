@@ -318,9 +318,10 @@ class _Reading:
                     )  # fmt: skip
         for dim, other in one.follows.items():
             if dim == other or other in one.follows:
+                which = "is itself" if dim == other else "follows another"
                 raise GraphError(
-                    f"'{one.name}' says that '{dim}' follows '{other}', which {'is itself' if dim == other else 'follows another'}",
-                    remedy="Name the loop that all of them follow, and say nothing of that one, as in follows: {kv_heads: heads}.",
+                    f"'{one.name}' says that '{dim}' follows '{other}', which {which}",
+                    remedy="Name the loop that all of them follow, and nothing for that one, as in follows: {kv_heads: heads}.",
                     operator=one.name, code="input.graph.dim",
                 )  # fmt: skip
 
