@@ -78,16 +78,10 @@ class GraphChains:
             mesh, kind = self.options[option]
             plan = self.probe(option, 0, 0, 0)
             forward, total = self.pricer.work_table(plan, mesh, kind)
-            ways = np.array([self._way(plan, mesh, layer) for layer in range(self.layers)])
+            ways = self.pricer.least_messages(plan, mesh, self.setting.meshes)
             split = self.setting.schedule is Schedule.ZB_H1
             found = self._works[option] = (forward + ways if split else total + 2 * ways, total)
         return found
-
-    def _way(self, plan: Plan, mesh: Mesh, layer: int) -> float:
-        """Seconds of a message behind a layer at least, to whichever mesh of the menu, wherever they lie."""
-        if layer == self.layers - 1:
-            return 0.0
-        return min(self.pricer.least_message(plan, mesh, other, layer) for other in self.setting.meshes)
 
     def fit(self, stage: int, option: int, first: int, last: int) -> int:
         """0: never fits, 1: may, 2: surely, at that place in the pipeline."""

@@ -83,7 +83,7 @@ class GraphPlanPricer(PlanPricer):
         self._least_hops = {}
         self.stretched = None
         self._tables: dict[object, tuple[Floats, Floats]] = {}
-        self._messages: dict[object, float] = {}
+        self._messages: dict[object, Floats] = {}
 
     def work_table(self, plan: Plan, mesh: Mesh, kind: Recompute) -> tuple[Floats, Floats]:
         """[first, last] (seconds of the forward pass, of a microbatch) at least of a stage of the plan's on `mesh`; inf where
@@ -101,12 +101,14 @@ class GraphPlanPricer(PlanPricer):
             found = self._tables[key] = best[0], best[1]
         return found
 
-    def least_message(self, plan: Plan, mesh: Mesh, other: Mesh, layer: int) -> float:
-        """Seconds of the message behind a layer at least, wherever the stages lie next to each other."""
-        key = mesh, other, plan.microbatch * plan.mesh.data, layer
+    def least_messages(self, plan: Plan, mesh: Mesh, menu: tuple[Mesh, ...]) -> Floats:
+        """[layer] seconds of the message behind it at least, to whichever mesh, wherever they lie; 0 behind the last."""
+        key = mesh, menu, plan.microbatch * plan.mesh.data
         found = self._messages.get(key)
         if found is None:
-            found = self._messages[key] = self._pricer.graph_time.least_message(plan, mesh, other, layer)
+            time, last = self._pricer.graph_time, self.graph.layers - 1
+            rows = [min(time.least_message(plan, mesh, other, layer) for other in menu) for layer in range(last)]
+            found = self._messages[key] = np.array([*rows, 0.0])
         return found
 
     def stream(self, plan: Plan, stage: int) -> tuple[int, int]:

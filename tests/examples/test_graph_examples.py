@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from planproof import Options, review
 from planproof.decision.review import Candidate, Review
+from planproof.report.record import render_record
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 pytestmark = pytest.mark.long
@@ -17,6 +18,7 @@ def reviewed(name: str) -> tuple[Review, dict[str, Candidate], Candidate]:
     best = done.candidate(done.recommended)
     assert best is not None
     assert best.feasible == "yes"
+    assert len(render_record(done).splitlines()) < 400
     return done, {one.plan.name: one for one in done.candidates}, best
 
 

@@ -143,3 +143,21 @@ def test_a_transformer_by_its_graph_costs_what_it_costs_by_its_shapes(kernel: At
                 assert second.device.value == pytest.approx(first.device.value, rel=near_memory), (recompute, zero)
                 if mesh.tensor == 1:
                     assert second.row("parameters").bytes == first.row("parameters").bytes
+
+
+@pytest.mark.parametrize(("seed", "limit"), [(4, 1), (4, 3), (12, 1), (12, 3)])
+def test_a_limit_of_work_leaves_what_it_says_it_leaves(seed: int, limit: int) -> None:
+    whole: list[float] = []
+    for one in GraphSearch(*problem(seed)).candidates():
+        whole.append(one.seconds)
+        if len(whole) == 2 * limit + 2:
+            break
+    search = GraphSearch(*problem(seed), work_limit=limit)
+    found = [one.seconds for one in search.candidates()]
+    assert found
+    assert found == sorted(found)
+    assert (search.tally.cut_off, search.tally.priced) == (True, limit)
+    left = min(seconds for seconds in whole if not any(seconds == pytest.approx(one, rel=1e-9) for one in found))
+    assert search.floor <= left * (1 + 1e-9)
+    late = GraphSearch(*problem(seed), seconds=0.0)
+    assert (len(list(late.candidates())), late.tally.cut_off, late.floor) == (1, True, 0.0)
