@@ -55,6 +55,11 @@ class PairwiseProblem:
             float(table[choice[i], choice[j]]) for (i, j), table in zip(self.edges, self.tables, strict=True)
         )
 
+    def scale(self, *totals: float) -> float:
+        """The size of totals, for programs that are solved to absolute tolerances: never far below that of the costs."""
+        costs = max((float(np.abs(one[one < inf]).max(initial=0.0)) for one in (*self.unary, *self.tables)), default=0.0)
+        return max(*map(abs, totals), 1e-3 * costs) or 1.0
+
     def starts(self) -> Ints:
         """Where the values of each variable begin, and the end of the last."""
         return np.cumsum([0, *(costs.size for costs in self.unary)], dtype=np.int64)
@@ -108,7 +113,7 @@ def within_budget(
     marginals = clique_marginals(order, priced)
     values = value_marginals(marginals, price)
     pairs = [pair_marginals(order, marginals, i, j) - price for i, j in problem.edges]
-    scale = max(abs(bound), abs(free.value), float(np.finfo(np.float64).tiny))
+    scale = problem.scale(bound, free.value)
     # The prices cancel in every total, and may be much larger than the costs.
     return by_marginals(problem, values, pairs, bound, best, scale, ROUNDING * (scale + price))
 

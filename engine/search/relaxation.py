@@ -60,7 +60,7 @@ def beyond_width(problem: PairwiseProblem, largest: int) -> Budgeted:
     marginals = clique_marginals(order, found)
     values = value_marginals(marginals)
     pairs = [_pair(problem, order, marginals, values, e, rest) for e in range(len(problem.edges))]
-    scale = max(abs(found.value), float(np.finfo(np.float64).tiny))
+    scale = problem.scale(found.value)
     return by_marginals(problem, values, pairs, found.value, best, scale, 1e3 * ROUNDING * scale)
 
 
