@@ -187,7 +187,7 @@ def clique_marginals(order: EliminationOrder, eliminated: Eliminated) -> list[Fl
         parent, message = order.parents[v], eliminated.messages[v]
         if parent < 0:
             # What all other components cost at least.
-            others = sum(roots) - float(message) if message < inf else inf
+            others = fsum(roots) - float(message) if message < inf else inf
             marginals[v] = eliminated.full[v] + others
             continue
         scope = (*order.scopes[parent], parent)
