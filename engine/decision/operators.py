@@ -93,6 +93,8 @@ class _Looked:
     given: GraphCase | None = None
     #: Of a graph that stands alone, whose stages are priced.
     model: GraphModel | None = None
+    #: The share of a device's memory that the policy keeps free.
+    headroom: float = 0.0
 
     @property
     def stage(self) -> Stage:
@@ -122,7 +124,7 @@ def plan_operators(
     cost = pricer.pricer.time.costs(plan)[at]
     stage_s = plan.accumulation * cost.durations.total + cost.sync + cost.optimizer
     memory = priced.memory[at]
-    free = max(0.0, memory.capacity_bytes - memory.device.value)
+    free = max(0.0, (1 - pricer.headroom) * memory.capacity_bytes - memory.device.value)
     alone = pricer.graph if isinstance(pricer, GraphPlanPricer) else None
     looked = _Looked(plan, at, pricer.workload, stage_cluster(plan, at, pricer.cluster), stage_s, free, given, alone)
     try:
@@ -135,9 +137,11 @@ def graph_operators(case: Case, plan: Plan) -> PlanOperators | None:
     """A plan of a model that is given as a graph alone: the stage of most parameters and work; None where too little is known."""
     if case.graph is None or case.workload is None or case.cluster is None or plan.devices > case.cluster.devices:
         return None
-    cluster = case.cluster
+    cluster, policy = case.cluster, case.loaded.stated.policy
+    headroom = float(policy.headroom.value) if policy is not None and policy.headroom is not None else 0.0
     looked = [
-        _Looked(plan, at, case.workload, stage_cluster(plan, at, cluster), given=case.graph) for at in range(plan.pipeline)
+        _Looked(plan, at, case.workload, stage_cluster(plan, at, cluster), given=case.graph, headroom=headroom)
+        for at in range(plan.pipeline)
     ]
     try:
         graphs = [_graph(one, None) for one in looked] if plan.pipeline > 1 else []
@@ -217,7 +221,7 @@ def _laid_out(looked: _Looked, graph_of_stage: Callable[[], OperatorGraph], *, c
     stated, given = bool(stage.layouts), looked.given is not None
     if not compare:
         return PlanOperators(at, mesh, stated, own, own, looked.stage_s, own.memory_bytes, given=given)
-    budget = float(looked.cluster.device.capacity.value)
+    budget = (1 - looked.headroom) * float(looked.cluster.device.capacity.value)
     if looked.free_bytes is not None and own.objective < inf:
         budget = looked.free_bytes + own.memory_bytes
     best = searched(budget=budget, integer_program=False)

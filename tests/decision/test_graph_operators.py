@@ -89,6 +89,19 @@ def test_alone_it_is_laid_out_within_the_device(tmp_path: Path) -> None:
     assert graph_operators(replace(alone, workload=None), one.plan) is None
 
 
+def test_what_the_policy_keeps_free_is_kept_free(tmp_path: Path) -> None:
+    text = "\n".join(line for line in TEXT.splitlines() if "transformer" not in line) + "\npolicy: {headroom: 25 %}\n"
+    alone = case(tmp_path, text)
+    assert alone.plans[1].plan is not None
+    assert alone.cluster is not None
+    found = graph_operators(alone, alone.plans[1].plan)
+    assert found is not None
+    assert isclose(found.budget_bytes, 0.75 * alone.cluster.device.capacity.value)
+    assert found.best is not None
+    assert found.best.memory_bytes <= found.budget_bytes
+    assert any(one.next_split is not None and one.next_extra_s >= 0 for one in found.best.layouts)
+
+
 def test_an_axis_that_no_name_gives_a_dim_to_is_said(tmp_path: Path) -> None:
     text = "\n".join(line for line in TEXT.splitlines() if "transformer" not in line)
     strange = (("kv_heads", "b"), ("heads", "a"), ("inner", "c"), ("vocabulary", "d"))
