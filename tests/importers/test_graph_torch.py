@@ -23,8 +23,14 @@ DATA = Path(__file__).resolve().parent.parent / "data/graphs/torch_two_layers.js
 HIDDEN, INNER, VOCABULARY, POSITIONS, LAYERS = 256, 512, 1024, 128, 2
 
 
-def archive(folder: Path, change: Callable[[dict[str, Any]], object] | None = None, **entries: bytes) -> Path:
-    program = json.loads(DATA.read_text(encoding="utf-8"))
+#: A gated layer of 8 heads and 2 of keys and values, rotary positions, written out root mean squares, and the loss.
+GATED = DATA.parent / "torch_gated_loss.json"
+
+
+def archive(
+    folder: Path, change: Callable[[dict[str, Any]], object] | None = None, data: Path = DATA, **entries: bytes
+) -> Path:
+    program = json.loads(data.read_text(encoding="utf-8"))
     if change is not None:
         change(program)
     path = folder / "m.pt2"
@@ -54,6 +60,19 @@ def test_the_batch_and_the_sequence_are_the_plans(tmp_path: Path) -> None:
     one, two = built(described, 1, 128), built(described, 4, 128)
     assert two.forward_flops == 4 * one.forward_flops
     assert one.parameters == two.parameters
+
+
+def test_a_program_with_its_loss_is_counted_up_to_it(tmp_path: Path) -> None:
+    found = read(archive(tmp_path, data=GATED), {})
+    graph = built(found.described, 2, 64)
+    layer = 2 * HIDDEN**2 + 2 * HIDDEN * HIDDEN // 4 + 3 * HIDDEN * INNER
+    assert graph.parameters == 2 * VOCABULARY * HIDDEN + LAYERS * (layer + 2 * HIDDEN) + HIDDEN
+    products = 2 * 2 * 64 * (LAYERS * layer + HIDDEN * VOCABULARY)
+    assert graph.forward_flops == products + LAYERS * 2 * 2 * 64 * (64 + 1) * HIDDEN
+    (loss,) = (one for one in graph.operators if one.kind is Kind.CROSS_ENTROPY)
+    (logits, labels) = (graph.tensors[use.tensor] for use in loss.inputs)
+    assert (logits.sizes[-1], labels.dtype) == (VOCABULARY, "int64")
+    assert layers_of(graph).count == LAYERS
 
 
 def test_it_becomes_a_proposal_that_reads(tmp_path: Path) -> None:
