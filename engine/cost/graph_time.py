@@ -8,6 +8,7 @@ crosses a boundary is all that is alive there, memories too. Knows no memory and
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import fsum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -127,6 +128,15 @@ class GraphTimeModel(TimeModel):
     def passes(self, plan: Plan, index: int, stage: Stage) -> Durations:
         """The passes of `stage` in the place of stage `index`."""
         return self._cost(plan, index, stage).durations
+
+    def layer(self, plan: Plan, index: int, layer: int) -> Durations:
+        """One layer of stage `index`, in the way that the stage's carries lie: a stage is the sum of its layers."""
+        stage, recompute = plan.stages[index], plan.recompute_of(index)
+        parts = self.stage_parts(plan, stage, recompute)
+        at = slice(layer - stage.first, layer - stage.first + 1)
+        alone = StageParts(parts.carry, parts.layers[at], parts.layouts[at], 0)
+        groups = self.layout(plan, stage.mesh)
+        return self._stage(replace(stage, first=layer, last=layer), alone, groups, recompute, plan.zero).durations
 
     def exposed_by_tier(self, plan: Plan, index: int) -> tuple[dict[str, float], dict[str, float]]:
         """(forward, backward) seconds of the conversions and exchanges of a stage's layers, half of them in either pass, and of

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date
-from math import fsum
 
 from ..model import forward_flops_per_token, layer_runs, parameters, problems
-from ..proposal import Case, Evidence, MeasuredProfile, Missing
+from ..proposal import Case, Evidence, Missing
 from ..proposal.schema import Policy
 from ..quantity import Dimension, Grade, Provenance, Quantity
 from .fact import Fact, in_field_unit
 from .from_graph import unpriced, without_attention
-from .from_profile import hygiene_facts, usable_profile
+from .from_profile import largest, model_of, profile_facts, usable_profile
 from .from_shapes import in_words, shapes_facts
 from .kinds import fact
 from .words import PRECISION_ROLES
@@ -44,7 +43,7 @@ def evidence(case: Case) -> tuple[Evidence, ...]:
 
 
 def _measurables(case: Case) -> Iterator[tuple[Missing | None, Evidence | None]]:
-    profile = usable_profile(case) if case.model is not None else case.profile
+    profile = usable_profile(case) if model_of(case) is not None else case.profile
     held = {
         "stage_latency": profile is not None and any(row.time is not None for row in profile.rows),
         "workspace": profile is not None and any(row.workspace is not None for row in profile.rows),
@@ -56,7 +55,8 @@ def _measurables(case: Case) -> Iterator[tuple[Missing | None, Evidence | None]]
     sheet = described.bare_device is not None or any(node.device is not None for node in described.nodes)
     for item, name, how in MEASURABLE:
         if held[item] and case.profile_quantity is not None:
-            yield None, Evidence(item, name, "/profile", case.profile_quantity)
+            assert profile is not None
+            yield None, Evidence(item, name, "/profile", largest(item, profile, case.profile_quantity))
         elif sheet:
             yield None, Evidence(item, name, "/profile", Quantity(0, Dimension.TIME, ESTIMATED))
         elif case.described.nodes or case.described.bare_devices:
@@ -80,7 +80,7 @@ def case_facts(case: Case, today: date | None = None) -> list[Fact]:
     items = evidence(case)
     facts += [_evidence(item, today) for item in items]
     facts += _policy(case.loaded.stated.policy, items)
-    facts += [*_model(case), *shapes_facts(case), *_workload(case), *_cluster(case), *_profile(case), *_claims(case)]
+    facts += [*_model(case), *shapes_facts(case), *_workload(case), *_cluster(case), *profile_facts(case), *_claims(case)]
     limits = case.loaded.stated.layouts
     if limits is not None:
         stated = "all" if isinstance(limits, str) else "limited"
@@ -336,129 +336,6 @@ def _cluster(case: Case) -> Iterator[Fact]:
 def _uneven(cards: int | None, devices: int | None) -> bool | None:
     """Whether some devices of a node share a card and others do not."""
     return None if cards is None or devices is None else cards < devices and devices % cards != 0
-
-
-def _profile(case: Case) -> Iterator[Fact]:
-    stated, profile = case.loaded.stated.profile, case.profile
-    if stated is None:
-        return
-    if isinstance(stated, str) or profile is None:
-        if isinstance(stated, str):
-            yield fact("profile", "/profile", stated="none")
-        return
-    layers = case.model.layers if case.model else None
-    yield fact(
-        "profile",
-        "/profile",
-        stated="file",
-        rows=len(profile.rows),
-        grade=case.profile_quantity.grade.value if case.profile_quantity else None,
-        memory_method=stated.memory,
-        layers=profile.layers,
-        model_layers=layers,
-        usable=None if layers is None else profile.layers == layers,
-    )
-    for first, second in profile.contradictions[:MOST_CONTRADICTIONS]:
-        yield fact(
-            "profile_contradiction",
-            "/profile/file",
-            line=first.line,
-            other_line=second.line,
-            what=f"layers {first.first}-{first.last} on {first.mesh}, microbatch {first.microbatch}",
-        )
-    yield from hygiene_facts(case, profile)
-    yield from _profile_rate(case, profile)
-    yield from _profile_totals(profile)
-    yield from _profile_parameters(profile)
-
-
-def _profile_rate(case: Case, profile: MeasuredProfile) -> Iterator[Fact]:
-    """The row that is fastest against the peak rate: three times the forward FLOPs of its linears, on its own mesh.
-
-    A backward pass has two products for each of the forward pass (Kaplan et al. 2020, arXiv 2001.08361, section 2.1); the
-    peak is the device's highest, so that nothing real is above it.
-    """
-    model, work, cluster = case.model, case.workload, case.cluster
-    if model is None or work is None or cluster is None or profile.layers != model.layers:
-        return
-    peak = max((rate.value for group in cluster.nodes for _, rate in group.device.peak_rates), default=0.0)
-    per_token = forward_flops_per_token(model, work.sequence_length, True).linears / model.layers
-    worst: tuple[float, Fact] | None = None
-    for row in profile.rows:
-        layers = row.layers
-        if profile.separate_ends:
-            layers -= (row.first == 0) + (row.last == profile.layers + 1)
-        if row.time is None or layers < 1 or not peak:
-            continue
-        flops = 3 * per_token * layers * work.sequence_length * row.microbatch / (row.mesh.tensor * row.mesh.context)
-        floor = flops / peak
-        ratio = floor / row.time if row.time else float("inf")
-        if worst is None or ratio > worst[0]:
-            worst = ratio, fact(
-                "profile_rate",
-                "/profile/file",
-                line=row.line,
-                first_layer=row.first,
-                last_layer=row.last,
-                time_ns=in_field_unit(row.time, "time_ns"),
-                floor_ns=in_field_unit(floor, "floor_ns"),
-            )
-    if worst is not None:
-        yield worst[1]
-
-
-def _profile_totals(profile: MeasuredProfile) -> Iterator[Fact]:
-    """Stated totals against sums over single-layer rows, by (mesh, microbatch)."""
-    groups: dict[tuple[int, int], list[int]] = {}
-    for k, row in enumerate(profile.rows):
-        if row.layers == 1:
-            groups.setdefault((row.mesh.tensor, row.microbatch), []).append(k)
-    for quantity in ("memory", "time"):
-        found = []
-        for (tensor, microbatch), members in groups.items():
-            rows = [profile.rows[k] for k in members]
-            totals: set[float | None]
-            parts: list[float | None]
-            if quantity == "memory":
-                totals, parts, scale = {row.total_memory for row in rows}, [row.memory for row in rows], 1.0
-            else:
-                totals, parts, scale = {row.total_time for row in rows}, [row.time for row in rows], 1e9
-            total = next(iter(totals))
-            if len(totals) != 1 or total is None or any(part is None for part in parts):
-                continue
-            sum_ = round(scale * fsum(part for part in parts if part is not None))
-            found.append((tensor, microbatch, round(scale * total), sum_))
-        same = len(found) > 1 and len({stated for _, _, stated, _ in found}) == 1
-        for tensor, microbatch, stated, sum_ in found:
-            yield fact(
-                "profile_total",
-                "/profile/file",
-                quantity=quantity,
-                tensor=tensor,
-                microbatch=microbatch,
-                stated=stated,
-                sum=sum_,
-                deviation_ppm=round(1e6 * abs(stated - sum_) / sum_) if sum_ else 0,
-                same_everywhere=same,
-            )
-
-
-def _profile_parameters(profile: MeasuredProfile) -> Iterator[Fact]:
-    by_layer: dict[int, dict[int, int]] = {}
-    for row in profile.rows:
-        if row.layers == 1 and row.parameters is not None:
-            by_layer.setdefault(row.first, {}).setdefault(row.mesh.tensor, row.parameters)
-    for layer, by_tensor in sorted(by_layer.items()):
-        low, high = min(by_tensor), max(by_tensor)
-        if low != high:
-            yield fact(
-                "profile_parameters",
-                "/profile/file",
-                layer=layer,
-                tensor_low=low,
-                tensor_high=high,
-                same=by_tensor[low] == by_tensor[high],
-            )
 
 
 def _claims(case: Case) -> Iterator[Fact]:

@@ -10,7 +10,7 @@ from ..plan import Plan
 from ..proposal import Case, MeasuredProfile, PlanCase, ProfileRow
 from ..quantity import Estimate
 from .fact import Fact, in_field_unit
-from .from_profile import usable_profile
+from .from_profile import model_of, usable_profile
 from .kinds import fact
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ def measured_rows(profile: MeasuredProfile, plan: PlanCase, layers: int) -> list
 
 def measured_memory_facts(case: Case, plan: PlanCase, ledger: Sequence[StageMemory] = ()) -> Iterator[Fact]:
     """Memory of each stage summed from the proposal's own profile, where all of its layers were measured."""
-    profile = usable_profile(case)
-    if profile is None or case.model is None:
+    profile, model = usable_profile(case), model_of(case)
+    if profile is None or model is None:
         return
     capacity = min((node.memory.value for node in case.described.nodes if node.memory), default=None)
     if capacity is None:
         return
-    stages = measured_rows(profile, plan, case.model.layers)
+    stages = measured_rows(profile, plan, model.layers)
     ends = profile.separate_ends
     for k, rows in enumerate(stages):
         if rows is None or any(row.memory is None for row in rows):
@@ -111,7 +111,7 @@ def measured_memory_facts(case: Case, plan: PlanCase, ledger: Sequence[StageMemo
             role=plan.role.value,
             stage=k,
             first_layer=max(0, rows[0].first - offset),
-            last_layer=min(case.model.layers - 1, rows[-1].last - offset),
+            last_layer=min(model.layers - 1, rows[-1].last - offset),
             sum_bytes=total,
             sum_mib=round(total / 2**20),
             capacity_mib=round(capacity / 2**20),

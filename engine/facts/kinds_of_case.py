@@ -320,6 +320,8 @@ OF_CASE: tuple[Kind, ...] = (
             "memory_method": text("one_layer_a_device or whole_stage, where stated.", optional=True),
             "layers": whole("Layers that it covers.", optional=True),
             "model_layers": whole("Layers of the model.", optional=True),
+            "ends": text("Where the embedding and the head were measured.", optional=True, one_of=("inside", "separate")),
+            "described": text("What the model is described by.", optional=True, one_of=("shapes", "graph")),
             "usable": flag("Whether it can replace estimates for the model.", optional=True),
         },
     ),

@@ -77,6 +77,18 @@ class GraphModel:
         return sum(flops(replace(one, causal=False), graph.tensors) for one in graph.operators) / REFERENCE
 
     @cached_property
+    def layer_flops(self) -> tuple[float, ...]:
+        """Forward FLOPs a sequence of each layer, attention counted as it is masked."""
+        graph = self.at(REFERENCE)
+        return tuple(
+            sum(flops(graph.operators[at], graph.tensors) for at in one.operators) / REFERENCE for one in self.layering.layers
+        )
+
+    def layer_parameters(self, index: int) -> int:
+        """Parameters that a layer uses, those that it shares with others included."""
+        return self.layer(index, REFERENCE).graph.parameters
+
+    @cached_property
     def kinds_of_operators(self) -> frozenset[Kind]:
         """The kinds of operators that there are."""
         return frozenset(one.kind for one in self.at(REFERENCE).operators)

@@ -13,14 +13,16 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
-from math import gcd, inf
+from math import fsum, gcd, inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..cost.in_flight import in_flight
+from ..cost.measured import MeasuredStage
 from ..plan import Mesh, Plan, Recompute, Role, Schedule, Stage
 from .graph_pricing import GraphPlanPricer
+from .measured_work import places
 from .setting import Bounded, Chain, Floats, Setting
 
 #: Beginnings of chains that are continued for one more chain.
@@ -46,6 +48,8 @@ class GraphChains:
         self._works: dict[int, tuple[Floats, Floats]] = {}
         self._tables: list[Floats] | None = None
         self._longest: dict[tuple[int, int], NDArray[np.int64]] = {}
+        self._measured: dict[Mesh, list[tuple[int, int, MeasuredStage]]] = {}
+        self._places: dict[Mesh, frozenset[tuple[int, int]]] = {}
         #: Beginnings that were continued.
         self.expanded = 0
 
@@ -80,20 +84,47 @@ class GraphChains:
             forward, total = self.pricer.work_table(plan, mesh, kind)
             ways = self.pricer.least_messages(plan, mesh, self.setting.meshes)
             split = self.setting.schedule is Schedule.ZB_H1
+            if self.pricer.has_profile:
+                forward, total = self._exchanged(option, forward, total)
             found = self._works[option] = (forward + ways if split else total + 2 * ways, total)
         return found
 
-    def fit(self, stage: int, option: int, first: int, last: int) -> int:
-        """0: never fits, 1: may, 2: surely, at that place in the pipeline."""
+    def measured(self, option: int) -> list[tuple[int, int, MeasuredStage]]:
+        """(first, last, what was measured) of every run of layers that a stage may hold on an option's mesh."""
+        mesh = self.options[option][0]
+        known = self._measured.get(mesh)
+        if known is None:
+            microbatch = self.setting.sequences // mesh.data
+            known = self._measured[mesh] = []
+            for first in range(self.layers):
+                for last in range(first, self.layers):
+                    found = self.pricer.numbers(first, last, mesh, microbatch, False, False)
+                    if found is not None:
+                        known.append((first, last, found))
+        return known
+
+    def _exchanged(self, option: int, forward: Floats, total: Floats) -> tuple[Floats, Floats]:
+        """The tables with what was measured in place of the estimates; of what was not, each layer in its own quickest way."""
+        forward, total = forward.copy(), total.copy()
+        alone = [(float(a), float(b)) for a, b in zip(forward.diagonal(), total.diagonal(), strict=True)]
+        for first, last, one in self.measured(option):
+            if one.timed:
+                rest = [] if one.whole else [alone[k] for k in range(first, last + 1) if k not in (one.layers or ())]
+                forward[first, last] = fsum(row[0] for row in rest) + one.forward
+                total[first, last] = fsum(row[1] for row in rest) + one.durations.total
+        return forward, total
+
+    def fit(self, stage: int, option: int, first: int, last: int, *, measured: bool = False) -> int:
+        """0: never fits, 1: may, 2: surely, at that place in the pipeline. `measured`: with what was measured there."""
         one, p = self.setting, self.setting.stages
         mesh, kind = self.options[option]
         flight = in_flight(one.schedule, stage, p, one.accumulation, 1)
         run = self.pricer.graph.signature(first, last, one.sequences // mesh.data)
-        key = (flight, mesh, kind, run, one.zero, one.zero == 3, p > 1)
+        key = (flight, mesh, kind, run, one.zero, one.zero == 3, p > 1, (first, last) if measured else ())
         known = self.pricer.known_fits.get(key)
         if known is None:
             probe = self.probe(option, stage, first, last)
-            known = self.pricer.known_fits[key] = _RANK[self.pricer.stage_fit(probe, stage)]
+            known = self.pricer.known_fits[key] = _RANK[self.pricer.stage_fit(probe, stage, measured=measured)]
         return known
 
     def _allowed(self, stage: int, option: int) -> NDArray[np.bool_]:
@@ -113,7 +144,20 @@ class GraphChains:
                 longest[first] = last
             self._longest[key] = longest
         inside: NDArray[np.bool_] = np.arange(self.layers)[None, :] <= self._longest[key][:, None]
+        if self.pricer.has_profile:
+            # Bytes that were measured need not grow with the layers.
+            p = self.setting.stages
+            for first, last in places(self.layers, stage, p):
+                if (first, last) in self._remembered(option):
+                    inside[first, last] = self.fit(stage, option, first, last, measured=True) > 0
         return inside
+
+    def _remembered(self, option: int) -> frozenset[tuple[int, int]]:
+        """The runs of layers of which some memory was measured."""
+        mesh = self.options[option][0]
+        if mesh not in self._places:
+            self._places[mesh] = frozenset((a, b) for a, b, one in self.measured(option) if one.remembers)
+        return self._places[mesh]
 
     # Least bounds of suffixes.
 

@@ -19,6 +19,7 @@ from ..plan import Plan
 from .graph_chains import GraphChains
 from .graph_pricing import GraphPlanPricer
 from .graph_space import GraphSpace, GraphUneven, is_uniform
+from .measured_work import least_cover
 from .setting import Bounded, Setting
 from .space import LeftOut
 from .tally import Found, Miss, SimplerThan, Tally
@@ -118,8 +119,13 @@ class GraphSearch:
         key = setting.stages, setting.sequences, setting.meshes, setting.recomputes[0]
         if key not in self._bounds:
             chains = self.chains(setting)
-            rows = [mesh.devices * chains.work(option)[1].diagonal() for option, (mesh, _) in enumerate(chains.options)]
-            self._bounds[key] = SLACK * float(np.min(rows, axis=0).sum()) / self.space.cluster.devices
+            tables = [mesh.devices * chains.work(option)[1] for option, (mesh, _) in enumerate(chains.options)]
+            if self.pricer.has_profile:
+                # A stage that was timed whole may be quicker than its layers.
+                work = least_cover(tables)
+            else:
+                work = float(np.min([table.diagonal() for table in tables], axis=0).sum())
+            self._bounds[key] = SLACK * work / self.space.cluster.devices
         return setting.accumulation * self._bounds[key]
 
     def chains(self, setting: Setting) -> GraphChains:

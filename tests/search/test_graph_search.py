@@ -146,7 +146,9 @@ def test_a_transformer_by_its_graph_costs_what_it_costs_by_its_shapes(kernel: At
 
 
 @pytest.mark.parametrize(("seed", "limit"), [(4, 1), (4, 3), (12, 1), (12, 3)])
-def test_a_limit_of_work_leaves_what_it_says_it_leaves(seed: int, limit: int) -> None:
+def test_a_limit_of_work_leaves_what_it_says_it_leaves(monkeypatch: pytest.MonkeyPatch, seed: int, limit: int) -> None:
+    # The first plan past the time limit is waited for by the clock; on a busy machine in vain.
+    monkeypatch.setattr("planproof.search.uniform.GRACE_S", 1e6)
     whole: list[float] = []
     for one in GraphSearch(*problem(seed)).candidates():
         whole.append(one.seconds)
