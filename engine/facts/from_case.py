@@ -65,7 +65,7 @@ def _measurables(case: Case) -> Iterator[tuple[Missing | None, Evidence | None]]
 
 def case_facts(case: Case, today: date | None = None) -> list[Fact]:
     """Every fact that does not depend on a particular plan. `today` dates evidence; None leaves its age out."""
-    facts = [_proposal(case), *_framework(case), *_launches(case)]
+    facts = [_proposal(case), *_framework(case), *_launches(case), *_left_out(case)]
     for gap in gaps(case) if not case.loaded.bare else ():
         facts.append(
             fact("missing", gap.path, item=gap.item, what=gap.what, plan=gap.plan, role=gap.role.value if gap.role else None)
@@ -104,6 +104,17 @@ def _framework(case: Case) -> list[Fact]:
 
         facts += batch_schedule_facts(case)
     return facts
+
+
+def _left_out(case: Case) -> Iterator[Fact]:
+    """What was not taken over from the model's configuration."""
+    for k, one in enumerate(case.left_out):
+        if one.up_to is not None and case.sequence_length is not None and case.sequence_length <= one.up_to:
+            continue
+        yield fact(
+            "config_left_out", f"/model/config/file/{k}", what="part" if one.why else "unknown", why=one.why or None,
+            keys=", ".join(one.keys[:8])[:200], count=len(one.keys), file=one.file,
+        )  # fmt: skip
 
 
 def _launches(case: Case) -> Iterator[Fact]:

@@ -63,6 +63,18 @@ OF_CASE: tuple[Kind, ...] = (
         },
     ),
     Kind(
+        "config_left_out",
+        "Keys of the model's configuration file that nothing was made of.",
+        {
+            "what": text("part: something of the model that the figures lack; unknown: keys that are not understood.",
+                         one_of=("part", "unknown")),
+            "why": text("What the figures lack, in words.", optional=True),
+            "keys": text("The keys, the first eight of them."),
+            "count": whole("How many keys."),
+            "file": text("The configuration file."),
+        },
+    ),
+    Kind(
         "contradiction",
         "Two statements of the proposal that cannot both hold.",
         {

@@ -19,7 +19,7 @@ from ..errors import InputError, Place
 from ..frozen import dataclass
 from ..model import Problem, Transformer, problems
 from .hf_config_families import FAMILIES as FIRST
-from .hf_config_keys import ASIDE, VISION, VISION_REASON, Config, last_token, shown
+from .hf_config_keys import ASIDE, LEFT_OUT, VISION, VISION_REASON, WINDOW_REASON, Config, last_token, shown
 from .hf_config_later import ALSO, INSIDE, LATER, UNMODELLED
 
 #: `model_type` -> the class whose defaults count, and how its keys are read.
@@ -47,6 +47,10 @@ class HFModel:
     #: Key -> why it changes no shape, or what is left out of the counts because of it.
     set_aside: Mapping[str, str]
     context_length: int | None
+    #: What the counts or the times lack of the model, with the keys that say that it is there.
+    left_out: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    #: Tokens that attention reaches back in some layers, where that is in use: longer sequences alone lack it.
+    window: int | None = None
 
 
 def recognises(data: Mapping[str, object]) -> bool:
@@ -94,7 +98,12 @@ def read(data: Mapping[str, object], place: Callable[[str], Place]) -> HFModel:
                 aside[key] = ASIDE[key]
             elif key not in ("model_type", "text_config"):
                 unread.append(key)
+    there = {
+        reason: tuple(key for key, why in aside.items() if why == reason and _stated(key, data, inner)) for reason in LEFT_OUT
+    }
     return HFModel(
+        left_out=tuple((reason, keys) for reason, keys in there.items() if keys),
+        window=width if isinstance(width := inner.get("sliding_window"), int) and there[WINDOW_REASON] else None,
         transformer=model,
         origins=MappingProxyType(dict(sorted(config.all_origins(model).items()))),
         assumed=MappingProxyType(config.assumed),
@@ -102,6 +111,11 @@ def read(data: Mapping[str, object], place: Callable[[str], Place]) -> HFModel:
         set_aside=MappingProxyType(aside),
         context_length=context,
     )
+
+
+def _stated(key: str, *scopes: Mapping[str, object]) -> bool:
+    """Whether a key says that something is there, and is not only the number of a token."""
+    return not key.endswith(("_id", "_index")) and any(scope.get(key) not in (None, False, 0, "") for scope in scopes)
 
 
 def _refuse_others(data: Mapping[str, object], place: Callable[[str], Place]) -> None:

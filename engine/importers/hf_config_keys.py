@@ -26,11 +26,14 @@ VISION: Final = frozenset(
         "media_placeholder_token_id", "image_seq_length", "ignore_index",
     )
 )
+MTP_REASON: Final = "multi-token prediction layers are neither counted nor priced"
 VISION_REASON: Final = "what is not the language model is neither counted nor priced"
 _WINDOW: Final = frozenset(("sliding_window", "layer_types", "sliding_window_pattern"))
-_WINDOW_REASON: Final = (
+WINDOW_REASON: Final = (
     "attention is counted over the whole sequence: too much of it where the sequence is longer than the window"
 )
+#: Reasons for which the counts or the times lack something of the model.
+LEFT_OUT: Final = (MTP_REASON, VISION_REASON, WINDOW_REASON)
 ASIDE: Final = MappingProxyType({
     key: reason
     for reason, keys in {
@@ -86,7 +89,7 @@ ASIDE: Final = MappingProxyType({
             "sep_token_id suppress_tokens temperature tf_legacy_loss tokenizer_class top_k top_p typical_p unk_token_id "
             "unsloth_fixed unsloth_version use_cache_kernel validate_runner_input"
         ),
-        "multi-token prediction layers are neither counted nor priced": (
+        MTP_REASON: (
             "num_nextn_predict_layers use_mtp num_mtp_modules mtp_transformer_layers"
         ),
     }.items()
@@ -294,7 +297,7 @@ class Config:
                 if name in self.used or (not inner and key in outer):
                     continue
                 if name in _WINDOW and self.windowed(name):
-                    aside[name] = _WINDOW_REASON
+                    aside[name] = WINDOW_REASON
                 elif name in ASIDE:
                     aside[name] = ASIDE[name]
                 elif name in VISION:

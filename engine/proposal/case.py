@@ -69,6 +69,17 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Keys of the model's configuration that nothing was made of. `why`: what the figures lack; "" where not known."""
+
+    file: str
+    keys: tuple[str, ...]
+    why: str = ""
+    #: Sequences of so many tokens or fewer lack nothing.
+    up_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class InputFile:
     """A file that was read: its path in the repository and its digest."""
 
@@ -201,6 +212,7 @@ class Case:
     files: tuple[InputFile, ...]
     #: The operator graph that the proposal gives; alone where `model` is None, else beside the shapes.
     graph: GraphCase | None = None
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def dated(self) -> date | None:

@@ -9,7 +9,7 @@ from ..errors import Place, PlanproofError
 from ..frozen import dataclass
 from ..plan import Role
 from ..quantity import Dimension, Grade, Provenance, Quantity
-from .case import Assumed, Contradiction, Evidence, InputFile, Missing
+from .case import Assumed, Contradiction, Evidence, InputFile, LeftOut, Missing
 from .load import LoadedProposal
 from .references import read_reference
 from .stated import Stated
@@ -25,6 +25,7 @@ class Collector:
     evidence: list[Evidence] = field(default_factory=list)
     contradictions: list[Contradiction] = field(default_factory=list)
     files: list[InputFile] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
     #: Referenced files as the proposal names them.
     references: set[str] = field(default_factory=set)
 

@@ -88,6 +88,7 @@ def _resolved(loaded: LoadedProposal, library: Library, collect: Collector) -> C
         contradictions=tuple(collect.contradictions),
         files=tuple(collect.files),
         graph=graph,
+        left_out=tuple(collect.left_out),
     )
 
 

@@ -19,6 +19,7 @@ from ..model import (
     parameters,
 )
 from ..quantity import Dimension
+from .case import LeftOut
 from .collector import Collector
 from .schema import Model, TransformerShape, WorkloadChoice
 
@@ -94,12 +95,18 @@ def _from_config(file: str | None, kind: str | None, sequence_length: int | None
     raw, name, _ = collect.read(file, f"{path}/file", "hf-config")
     # Imported where a file is there to read: most proposals have none, and lint is to start quickly.
     from ..importers import hf_config
+    from ..importers.hf_config_keys import WINDOW_REASON
 
     document = parse_document(raw, name)
     assert isinstance(document.data, dict)
     found = hf_config.read(document.data, document.place)
     for field, (value, why) in found.assumed.items():
         collect.assume(f"model.{field}", f"{path}/file", value, why)
+    collect.left_out += [
+        LeftOut(name, keys, why, found.window if why == WINDOW_REASON else None) for why, keys in found.left_out
+    ]
+    if found.unread:
+        collect.left_out.append(LeftOut(name, found.unread))
     if found.transformer.moe is not None and found.transformer.moe.capacity_factor is None:
         _assume_balance(f"{path}/file", collect)
     return found.transformer

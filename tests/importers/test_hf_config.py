@@ -370,3 +370,21 @@ def test_any_change_to_a_config_is_read_or_refused_with_a_place(name, data):
         assert refused.code.startswith("hf_config.")
         assert refused.remedy
         assert refused.place.pointer in asked
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("deepseek_v3", ("num_nextn_predict_layers",)), ("gemma3_4b", ("vision_config",)), ("mistral_7b", ("sliding_window",)),
+        ("llama3_8b", ()),
+    ],
+)  # fmt: skip
+def test_what_the_figures_lack_of_a_model_is_told(name: str, keys: tuple[str, ...]) -> None:
+    found = read_data(stated(name)).left_out
+    assert all(why for why, _ in found)
+    assert set(keys) <= {key for _, named in found for key in named}
+    assert bool(found) is bool(keys)
+
+
+def test_a_part_that_is_stated_as_none_is_not_lacking() -> None:
+    assert read_data(changed("deepseek_v3", num_nextn_predict_layers=0)).left_out == ()
