@@ -19,7 +19,7 @@ from .facts.from_case import case_facts
 from .facts.from_plan import plan_facts
 from .frozen import dataclass
 from .inference import Finding, Phase, Suppression
-from .proposal import Case, LoadedProposal, load_proposal, parse_proposal, resolve
+from .proposal import Case, LoadedProposal, PlanCase, load_proposal, parse_proposal, resolve
 from .session import Options, Session, Sessions, session
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _memory(case: Case, shut: Closures) -> tuple[dict[str, tuple[StageMemory, ..
         return ledgers, facts
     from .facts.from_price import measured_memory_facts, memory_facts
 
-    ledger_of = _ledgers(case)
+    ledger_of, more = _ledgers(case)
     for plan in case.plans:
         if shut.closed("memory", plan.name):
             continue
@@ -195,27 +195,33 @@ def _memory(case: Case, shut: Closures) -> tuple[dict[str, tuple[StageMemory, ..
             facts.append(not_laid_out(plan.name, plan.path, error.message))
             continue
         ledgers[plan.name] = ledger
+        facts += more(plan)
         facts += measured_memory_facts(case, plan, ledger)
         facts += memory_facts(plan.plan, plan.path, ledger)
     return ledgers, facts
 
 
-def _ledgers(case: Case) -> Callable[[Plan], tuple[StageMemory, ...]] | None:
-    """What gives the memory of a plan's stages; None where the model, the workload or the devices are not known."""
+def _ledgers(
+    case: Case,
+) -> tuple[Callable[[Plan], tuple[StageMemory, ...]] | None, Callable[[PlanCase], Iterable[Fact]]]:
+    """What gives the memory of a plan's stages, None where the model, the workload or the devices are not known; and what more
+    is said of a plan that has one.
+    """
     workload, cluster = case.workload, case.cluster
     if workload is None or cluster is None:
-        return None
+        return None, lambda _: ()
     if case.model is not None:
         from .cost.frameworks import implementation_of
         from .cost.memory import MemoryModel, memory_ledger
 
         model = MemoryModel(case.model, workload, implementation_of(*case.framework_choices))
-        return lambda plan: memory_ledger(plan, model.model, workload, cluster, model)
+        return lambda plan: memory_ledger(plan, model.model, workload, cluster, model), lambda _: ()
     if case.graph is None:
-        return None
-    from .decision.pricers import pricer_of  # few proposals give a graph alone, whose layers have to be laid out
+        return None, lambda _: ()
+    from .decision.pricers import pricer_of, tensor_facts  # few proposals give a graph alone, whose layers have to be laid out
 
-    return pricer_of(case).ledger
+    pricer = pricer_of(case)
+    return pricer.ledger, partial(tensor_facts, pricer)
 
 
 def review(path: str | Path, options: Options | None = None) -> Review:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import fsum
+from math import fsum, prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from ..cluster.cluster import Cluster
 from ..errors import InputError
 from ..frozen import dataclass
 from ..model import DTYPE_BYTES, Transformer, Workload
-from ..model.graph_model import GraphModel
+from ..model.graph_model import REFERENCE, GraphModel
 from ..model.operator import Kind
 from ..plan import Mesh, Plan, Recompute, Stage
 from .collectives import FREE, Spent
@@ -178,11 +178,7 @@ class GraphTimeModel(TimeModel):
         # Under other rates and links layouts stay as they are.
         if not self._nominal and key in self.layouts.ways:
             ways = [self.layouts.ways[key]]
-        shared = sum(
-            self._shared_elements(name, stage.mesh)
-            for name, layers in self.graph.shared.items()
-            if any(stage.first <= layer <= stage.last for layer in layers)
-        )
+        shared = sum(count for count, _ in self.shared_elements(stage))
         best: tuple[float, StageParts] | None = None
         for way in ways:
             chosen = tuple(next(one for one in row if one.carry == way) for row in rows)
@@ -195,18 +191,24 @@ class GraphTimeModel(TimeModel):
         if best is None:
             raise InputError(
                 f"layers {stage.first} to {stage.last}: no layout of their operators is as stated and divides "
-                f"{stage.mesh.tensor} ways",
+                f"{stage.mesh.tensor} ways with the carries alike",
                 code="input.layout", remedy="State other dims under 'layouts', or a tensor degree that divides them.",
             )  # fmt: skip
         return best[1]
 
-    def _shared_elements(self, name: str, mesh: Mesh) -> int:
+    def shared_elements(self, stage: Stage) -> list[tuple[int, bool]]:
+        """(elements on a device, whether the tensor axis divides them) of each parameter of a stage that several layers use."""
+        return [
+            self._shared_elements(name, stage.mesh)
+            for name, layers in self.graph.shared.items()
+            if any(stage.first <= layer <= stage.last for layer in layers)
+        ]
+
+    def _shared_elements(self, name: str, mesh: Mesh) -> tuple[int, bool]:
         """Elements on a device of a parameter that several layers use: divided where a dim of it divides."""
-        sizes = self.graph.at(2).tensors[name].sizes
-        whole = 1
-        for size in sizes:
-            whole *= size
-        return whole // mesh.tensor if any(size % mesh.tensor == 0 for size in sizes) else whole
+        sizes = self.graph.at(REFERENCE).tensors[name].sizes
+        divided = mesh.tensor > 1 and any(size % mesh.tensor == 0 for size in sizes)
+        return prod(sizes) // (mesh.tensor if divided else 1), divided
 
     def _stage(self, stage: Stage, parts: StageParts, groups: Layout, recompute: Recompute, zero: int) -> StageCost:
         """The sum of the layers; ZeRO 3 gathers a layer's parameters before both passes, 2 and 3 scatter its gradients."""
@@ -331,7 +333,9 @@ class GraphTimeModel(TimeModel):
         for name, layers in self.graph.shared.items():
             held = sorted({next(k for k, one in enumerate(plan.stages) if one.first <= at <= one.last) for at in layers})
             if len(held) > 1:
-                size = self._shared_elements(name, plan.stages[held[0]].mesh) * self._wire_gradient
+                # Where their meshes differ, the devices that hold most of it have most to send.
+                most = max(self._shared_elements(name, plan.stages[at].mesh)[0] for at in held)
+                size = most * self._wire_gradient
                 distance = max(1, starts[held[1]] - starts[held[0]])
                 found = add(found, self.network.collective("all_reduce", size, len(held), distance))
         return found

@@ -364,10 +364,11 @@ class TimeModel:
         sheet = slowest_device(plan, bottleneck, self.cluster)
         terms = dict(zip(STAGE_TERMS, parts.costs[bottleneck].terms, strict=True))
         sync = any(cost.sync for cost in parts.costs)
+        attends = any(cost.terms[STAGE_TERMS.index("attention")] > 0 for cost in parts.costs)
         meshes = tuple(stage.mesh for stage in plan.stages) if self.cluster.collectives else ()
         key = (
             sheet.name, frozenset(tiers), terms["launch"] > 0, terms["gather"] > 0, terms["context"] > 0, sync,
-            plan.order, meshes,
+            attends, plan.order, meshes,
         )  # fmt: skip
         found = self._deciders.get(key)
         if found is not None:
@@ -376,12 +377,11 @@ class TimeModel:
         peak = sheet.peak(dtype) or next((rate for _, rate in sheet.peak_rates), None)
         flash = self.workload.attention is None or self.workload.attention.value == "flash"
         rows = [Decider(f"{sheet.name} peak rate ({dtype})", peak)] if peak is not None else []
+        rows.append(Decider(f"{sheet.name} share of peak in matrix products", e.gemm.quantity))
+        if attends:
+            kernel = e.attention_flash if flash else e.attention_unfused
+            rows.append(Decider(f"{sheet.name} share of peak in attention", kernel.quantity))
         rows += [
-            Decider(f"{sheet.name} share of peak in matrix products", e.gemm.quantity),
-            Decider(
-                f"{sheet.name} share of peak in attention",
-                (e.attention_flash if flash else e.attention_unfused).quantity,
-            ),
             Decider(f"{sheet.name} memory bandwidth", sheet.memory_bandwidth),
             Decider(f"{sheet.name} share of memory bandwidth", e.memory.quantity),
         ]

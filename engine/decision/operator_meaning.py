@@ -15,6 +15,7 @@ from ..model.naming import dim_named, operator_named, plain_dim
 from ..model.operator import WHOLE, Kind, Operator
 from ..plan import Plan, Stage
 from ..search.operator_space import SUMS
+from ..search.stated_layouts import endings, stated_layout
 
 #: Dims that tensor parallelism divides, the first that an operator has.
 _TENSOR = ("heads", "inner", "vocabulary")
@@ -65,19 +66,10 @@ def pinned(plan: Plan, mesh: DeviceMesh, axes: Sequence[int], called: Called) ->
     return of
 
 
-def stated_layout(operator: Operator, stage: Stage) -> dict[str, str] | None:
-    """{dim: axis} of the operator where the stage states one, by its name with or without those of its layer and block."""
-    there = _endings(operator)
-    for name, dims in stage.layouts:
-        if operator_named(name, there) is not None:
-            return {dim_named(dim, operator.sizes) or dim: axis for dim, axis in dims}
-    return None
-
-
 def unknown_operator(graph: OperatorGraph, stage: Stage) -> str:
     """What is wrong with the stated layouts: an operator or a dim that there is not. "" where nothing is."""
     for name, dims in stage.layouts:
-        found = next((one for one in graph.operators if operator_named(name, _endings(one)) is not None), None)
+        found = next((one for one in graph.operators if operator_named(name, endings(one)) is not None), None)
         if found is None:
             own = [one for one in graph.operators if one.kind not in (Kind.INPUT, Kind.OUTPUT)]
             names = dict.fromkeys(one.name.partition(".")[2] or one.name for one in own)
@@ -124,12 +116,6 @@ def divides_nothing(graph: OperatorGraph, plan: Plan, stage: Stage, mesh: Device
         if all(usual(one, axis.name, plan, devices, called) == WHOLE for one in graph.operators if one.parameters):
             return axis.name
     return ""
-
-
-def _endings(operator: Operator) -> tuple[str, ...]:
-    """The name of an operator with ever fewer of the names of its layer and block before it."""
-    parts = operator.name.split(".")
-    return tuple(".".join(parts[k:]) for k in range(len(parts)))
 
 
 def _few(names: Collection[str], most: int = 24) -> str:

@@ -5,25 +5,31 @@ A graph is priced where its batch can be told and its devices are of one type; `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..cluster import Cluster
 from ..cost.frameworks import implementation_of
 from ..cost.measured import MeasuredNumbers, nothing_measured
+from ..facts import Fact
 from ..facts.from_graph import graph_of_case
+from ..facts.from_operators import tensor_weights
 from ..facts.limits import limits_of
 from ..model.graph_model import GraphModel
 from ..plan.frameworks import nearest
-from ..proposal import Case
+from ..proposal import Case, PlanCase
 from ..search.driver import PlanSearch
 from ..search.freedoms import freedom_of
 from ..search.graph_pricing import GraphPlanPricer, StageLayouts
 from ..search.graph_search import GraphSearch
-from ..search.graph_space import GraphSpace
+from ..search.graph_space import DIVIDED, GraphSpace
 from ..search.pricing import PlanPricer
 from ..search.space import UniformSpace
 
 #: Frameworks that shard gradients and parameters of a pipelined model (torchtitan: FSDP composed with its pipeline).
 SHARDS_PIPELINES = {"torchtitan": True}
 Search = PlanSearch | GraphSearch
+#: Tensor degrees that a finding looks among for those that would divide the weights.
+MOST_TENSOR = 16
 #: The last graph laid out, with what it was laid out for.
 _last: list[tuple[GraphModel, object, StageLayouts]] = []
 
@@ -41,6 +47,19 @@ def pricer_of(
         return PlanPricer(case.model, case.workload, there, numbers, kept, headroom)
     layouts = like.layouts if isinstance(like, GraphPlanPricer) else _layouts(case, there)
     return GraphPlanPricer(layouts.model, case.workload, there, numbers, kept, headroom, layouts)
+
+
+def tensor_facts(pricer: PlanPricer, plan: PlanCase) -> Iterator[Fact]:
+    """What the tensor axes of a plan's stages leave whole, of a graph that is given alone: one fact a mesh."""
+    if plan.plan is None or not isinstance(pricer, GraphPlanPricer):
+        return
+    would = ", ".join(str(t) for t in range(2, MOST_TENSOR + 1) if pricer.graph.divides(t, DIVIDED))
+    seen: set[object] = set()
+    for at, stage in enumerate(plan.plan.stages):
+        if stage.mesh.tensor > 1 and stage.mesh not in seen:
+            seen.add(stage.mesh)
+            path = plan.stages[at].path if plan.stages and at < len(plan.stages) else plan.path
+            yield tensor_weights(plan.name, path, at, stage.mesh.tensor, pricer.tensor_weights(plan.plan, at), would)
 
 
 def _layouts(case: Case, cluster: Cluster) -> StageLayouts:

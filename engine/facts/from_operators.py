@@ -64,3 +64,13 @@ def repeated_work(one: OperatorLayout, mesh: DeviceMesh, microbatches: int) -> t
 def not_laid_out(plan: str, path: str, why: str) -> Fact:
     """A plan of a graph whose stated layouts cannot be."""
     return fact("not_laid_out", f"{path}/stages", plan=plan, why=why)
+
+
+def tensor_weights(plan: str, path: str, stage: int, tensor: int, counts: tuple[int, int], would: str) -> Fact:
+    """How many parameters of a stage its tensor axis leaves whole. `counts`: (of one device, those of them that all have)."""
+    here, whole = counts
+    every = whole + (here - whole) * tensor
+    return fact(
+        "tensor_weights", path, plan=plan, stage=stage, tensor=tensor, parameters=every, whole=whole,
+        whole_ppm=round(1e6 * whole / every) if every else 0, would=would or None,
+    )  # fmt: skip

@@ -319,17 +319,19 @@ def _stages(case: Case, plan: PlanCase) -> Iterator[Fact]:
 
 def _operators(case: Case, plan: PlanCase, stages: Sequence[StatedStage]) -> Iterator[Fact]:
     """The operators whose layout the stages state, each once."""
-    first: dict[str, tuple[int, str, dict[str, None]]] = {}
+    first: dict[str, tuple[int, str, dict[str, None], dict[str, None]]] = {}
     for k, stage in enumerate(stages):
         for operator, dims in stage.layouts:
-            first.setdefault(operator, (k, stage.path, {}))[2].update(dict.fromkeys(dim for dim, _ in dims))
+            _, _, named, idle = first.setdefault(operator, (k, stage.path, {}, {}))
+            named.update(dict.fromkeys(dim for dim, _ in dims))
+            idle.update(dict.fromkeys(why for dim, axis in dims if (why := _idle(case, stage.mesh, dim, axis))))
     if not first or (case.model is None and case.graph is None):
         return
     from ..model.naming import dim_named, operator_named  # few plans state any
 
     loops = _dims(case)
     shown = sorted(loops, key=lambda name: (name.count("."), name))[:MOST_NAMES]
-    for operator, (k, path, named) in first.items():
+    for operator, (k, path, named, idle) in first.items():
         meant = operator_named(operator, loops) or operator_named(operator.rpartition(".")[2], loops)
         there = loops[meant] if meant is not None else None
         yield fact(
@@ -337,7 +339,23 @@ def _operators(case: Case, plan: PlanCase, stages: Sequence[StatedStage]) -> Ite
             known=meant is not None, near=", ".join(shown),
             unknown_dims=", ".join(f"'{dim}'" for dim in named if there is not None and dim_named(dim, there) is None) or None,
             dims=", ".join(sorted(there)) if there is not None else None,
+            without_effect="; ".join(idle) or None,
         )  # fmt: skip
+
+
+def _idle(case: Case, mesh: Mesh, dim: str, axis: str) -> str:
+    """Why it changes nothing that a layout puts `dim` on `axis`; "" where it does."""
+    if axis == "pipeline":
+        return f"'{dim}' on 'pipeline': that axis divides layers, and no dim"
+    size = {"data": mesh.data, "tensor": mesh.tensor, "context": mesh.context, "expert": mesh.expert}[axis]
+    if size == 1:
+        return f"'{dim}' on '{axis}': the stage has 1 device along it"
+    from ..model.naming import plain_dim  # few plans state any
+
+    called = case.graph.called if case.graph is not None else {}
+    if axis == "data" and case.model is None and (called.get(dim) or plain_dim(dim)) != "batch":
+        return f"'{dim}' on 'data': stages of a graph are priced with the sequences on that axis"
+    return ""
 
 
 def _dims(case: Case) -> dict[str, set[str]]:

@@ -33,4 +33,18 @@ OF_OPERATORS: tuple[Kind, ...] = (
         {"plan": text("The plan."), "why": text("The layers, and what does not divide.")},
         "plan",
     ),
+    Kind(
+        "tensor_weights",
+        "The parameters of a stage of an operator graph whose mesh has a tensor axis.",
+        {
+            "plan": text("The plan."),
+            "stage": whole("The stage, from 0."),
+            "tensor": whole("Tensor-parallel degree."),
+            "parameters": whole("Parameters of the stage."),
+            "whole": whole("Those of them that each device of the tensor axis holds."),
+            "whole_ppm": whole("Their share."),
+            "would": text("Degrees up to 16 that divide most of the model's weights.", optional=True),
+        },
+        "plan",
+    ),
 )

@@ -121,6 +121,7 @@ OF_PLAN: tuple[Kind, ...] = (
             "near": text("Where it has none: those there are."),
             "unknown_dims": text("Dims that it names and the operator does not have.", optional=True),
             "dims": text("Those that the operator has, where they are known.", optional=True),
+            "without_effect": text("What it says that changes nothing, and why.", optional=True),
         },
         "plan",
     ),

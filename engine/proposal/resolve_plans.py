@@ -223,6 +223,13 @@ def _stages(
             mesh = _mesh(choice.mesh)
         held = choice.with_ or []
         layouts = tuple((operator, tuple(dims.items())) for operator, dims in (choice.layouts or {}).items())
+        for operator, dims in layouts:
+            axes = [axis for _, axis in dims]
+            twice = next((axis for axis in axes if axes.count(axis) > 1), None)
+            if twice is not None:
+                both = " and ".join(f"'{dim}'" for dim, axis in dims if axis == twice)
+                what = f"'layouts' of stage {k} divide {both} of '{operator}' on the axis '{twice}', which divides one dim"
+                collect.contradicts("stage_layouts", f"{here}/layouts/{operator}", what, name)
         size = last - first + 1
         for j in range(choice.repeat or 1):
             found.append(

@@ -12,18 +12,19 @@ from typing import cast
 import numpy as np
 
 from ..cluster import Cluster
-from ..cost.graph_layer import Forms, LayerLayout
+from ..cost.graph_layer import TENSOR, Forms, LayerLayout
 from ..cost.graph_pricing import GraphPricer, graph_memory
 from ..cost.measured import MeasuredNumbers, nothing_measured
 from ..cost.memory_terms import BARE, Implementation, local_microbatch
+from ..errors import InputError
 from ..model import Transformer, Workload
 from ..model.graph_model import GraphModel
-from ..model.naming import dim_named, operator_named
-from ..model.operator import WHOLE, Operator
+from ..model.operator import Operator, Split
 from ..plan import Mesh, Plan, Recompute, Stage
-from .graph_layouts import LayoutChooser
+from .graph_layouts import LayoutChooser, Stated
 from .pricing import PlanPricer
 from .setting import Floats
+from .stated_layouts import stated_loop
 
 
 class StageLayouts:
@@ -43,24 +44,36 @@ class StageLayouts:
         if not stage.layouts:
             found = self.chooser.layouts(layer, sequences, tensor)
         else:
-            rows = {name: dict(dims) for name, dims in stage.layouts}
-
             def stated(operator: Operator) -> str | None:
-                named = next((dims for name, dims in rows.items() if operator_named(name, _endings(operator)) is not None), None)
-                if named is None:
-                    return None
-                return next((dim_named(dim, operator.sizes) or dim for dim, on in named.items() if on == "tensor"), WHOLE)
+                return stated_loop(operator, stage, TENSOR)
 
             found = self.chooser.layouts(layer, sequences, tensor, stated, stage.layouts)
+            if not found:
+                self._refuse(layer, sequences, tensor[0], stated)
         if sequence:
             kept = tuple(one for one in found if one.carry is not None and self.chooser.carries_sequence(one))
             return kept or found
         return found
 
-
-def _endings(operator: Operator) -> tuple[str, ...]:
-    parts = operator.name.split(".")
-    return tuple(".".join(parts[k:]) for k in range(len(parts)))
+    def _refuse(self, layer: int, sequences: int, devices: int, stated: Stated) -> None:
+        """Raises InputError for the first operator whose stated dim the devices cannot share out, where it is one operator."""
+        for one in self.model.layer(layer, sequences, named=True).graph.operators:
+            wanted = stated(one)
+            loop = next((loop for loop in one.loops if loop.name == wanted), None)
+            if loop is None:
+                continue
+            if self.model.is_batch(loop.name):
+                why = "runs over the sequences of a microbatch, which the axis 'data' divides"
+            elif loop.split is Split.WHOLE:
+                why = "is never divided"
+            elif loop.size % devices:
+                why = f"has {loop.size}, which {devices} devices do not divide"
+            else:
+                continue
+            raise InputError(
+                f"layer {layer} cannot be laid out as stated: the dim '{loop.name}' of '{one.name}' {why}",
+                code="input.layout", remedy="State another dim under 'layouts', or a tensor degree that divides it.",
+            )  # fmt: skip
 
 
 class GraphPlanPricer(PlanPricer):
@@ -84,6 +97,15 @@ class GraphPlanPricer(PlanPricer):
         self.stretched = None
         self._tables: dict[object, tuple[Floats, Floats]] = {}
         self._messages: dict[object, Floats] = {}
+
+    def tensor_weights(self, plan: Plan, at: int) -> tuple[int, int]:
+        """(parameters of one device of a stage before sharding, those of them that all devices of its tensor axis hold)."""
+        stage = plan.stages[at]
+        parts = self._pricer.graph_time.stage_parts(plan, stage, plan.recompute_of(at))
+        whole = sum(one.whole for one in parts.layers)
+        return parts.parameters, whole + sum(
+            count for count, divided in self._pricer.graph_time.shared_elements(stage) if not divided
+        )
 
     def work_table(self, plan: Plan, mesh: Mesh, kind: Recompute) -> tuple[Floats, Floats]:
         """[first, last] (seconds of the forward pass, of a microbatch) at least of a stage of the plan's on `mesh`; inf where

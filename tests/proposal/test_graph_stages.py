@@ -60,7 +60,7 @@ def test_unequal_meshes_over_recognised_layers_stand(tmp_path: Path) -> None:
         ),
         (
             "mesh: {tensor: 2}}", "mesh: {tensor: 2}, layouts: {group1.block0.b.conv: {kr: tensor}}}", "MEM009",
-            "/plans/1/stages", "layers 4 to 5",
+            "/plans/1/stages", "the dim 'kr' of 'group1.block0.b.conv' is never divided",
         ),
     ],
 )  # fmt: skip
