@@ -27,6 +27,8 @@ from .setting import Bounded, Chain, Floats, Setting
 
 #: Beginnings of chains that are continued for one more chain.
 EXPANSIONS = 2_000
+#: More bytes than any stage exceeds its device by, and the least difference between two misses that is looked for.
+_ANY, _STEP = 2**80, 2**20
 _RANK = {"no": 0, "at_risk": 1, "yes": 2}
 
 
@@ -50,6 +52,7 @@ class GraphChains:
         self._longest: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._measured: dict[Mesh, list[tuple[int, int, MeasuredStage]]] = {}
         self._places: dict[Mesh, frozenset[tuple[int, int]]] = {}
+        self._excesses: dict[tuple[int, int, int, int], tuple[int, str]] = {}
         #: Beginnings that were continued.
         self.expanded = 0
 
@@ -256,14 +259,63 @@ class GraphChains:
         )  # fmt: skip
         return replace(self._plan(stages, stages[0].mesh, usual))
 
-    def smallest(self) -> tuple[Plan, int, str]:
-        """(plan, excess, largest row) of the last stage of one layer that misses its device by the least."""
-        rows = []
-        for option in range(len(self.options)):
-            stage = self.setting.stages - 1
-            probe = self.probe(option, stage, self.layers - 1, self.layers - 1)
-            memory = self.pricer.stage_ledger(probe, stage)
+    # What is nearest to fitting where nothing fits.
+
+    def nearest(self, below: int | None) -> tuple[Plan, int, int, str] | None:
+        """(plan, stage, excess, largest row) of the plan whose fullest stage exceeds its device by the least, to a thousandth;
+        None where none exceeds it by less than `below` bytes.
+        """
+        chain = self._within(_ANY if below is None else below - 1)
+        if chain is None:
+            return None
+        low, (excess, stage, row) = 0, self._fullest(chain)
+        while excess - low > max(_STEP, excess // 1000):
+            middle = (low + excess) // 2
+            other = self._within(middle)
+            if other is None:
+                low = middle
+            else:
+                chain, (excess, stage, row) = other, self._fullest(other)
+        return self.plan(chain), stage, excess, row
+
+    def _within(self, most: int) -> Chain | None:
+        """A chain of which no stage exceeds its device by more than `most` bytes: stage by stage as far as it goes, for a stage
+        that begins later holds less.
+        """
+        p, layers = self.setting.stages, self.layers
+        reached: dict[int, tuple[int, Chain]] = {self.units: (0, ())}
+        for stage in range(p):
+            found: dict[int, tuple[int, Chain]] = {}
+            for left, (first, chain) in reached.items():
+                for option in range(len(self.options)):
+                    size = self._size(option)
+                    if self.unit and left not in self._columns(stage, size):
+                        continue
+                    low, high = first - 1, layers - (p - stage)
+                    if stage == p - 1 and (left != size or self._excess(stage, option, first, high)[0] > most):
+                        continue
+                    low = high if stage == p - 1 else low
+                    while low < high:
+                        middle = -(-(low + high) // 2)
+                        inside = self._excess(stage, option, first, middle)[0] <= most
+                        low, high = (middle, high) if inside else (low, middle - 1)
+                    if low >= first and low >= found.get(left - size, (0,))[0]:
+                        found[left - size] = low + 1, (*chain, (first, low, option))
+            reached = found
+        return reached[0][1] if 0 in reached else None
+
+    def _fullest(self, chain: Chain) -> tuple[int, int, str]:
+        """(excess, stage, largest row) of the stage of a chain that exceeds its device by the most."""
+        rows = [(*self._excess(k, option, first, last), k) for k, (first, last, option) in enumerate(chain)]
+        excess, row, stage = max(rows, key=lambda one: one[0])
+        return excess, stage, row
+
+    def _excess(self, stage: int, option: int, first: int, last: int) -> tuple[int, str]:
+        """(bytes by which a stage exceeds its device, its largest row)."""
+        key = stage, option, first, last
+        found = self._excesses.get(key)
+        if found is None:
+            memory = self.pricer.stage_ledger(self.probe(option, stage, first, last), stage)
             row = max(memory.rows, key=lambda one: one.bytes)
-            rows.append((self.pricer.stage_excess(memory), option, row.name, probe))
-        excess, _, name, probe = min(rows, key=lambda one: one[:2])
-        return probe, excess, name
+            found = self._excesses[key] = self.pricer.stage_excess(memory), row.name
+        return found

@@ -147,10 +147,13 @@ class GraphSearch:
         if setting in self._rejected:
             return
         self._rejected.add(setting)
-        plans = self.uneven_space.plans(setting)
-        plan, excess, row = self.chains(setting).smallest()
+        plans, name = self.uneven_space.plans(setting), f"uneven, {setting.stages} stages"
+        known = self.tally.nearest.get(name)
+        found = self.chains(setting).nearest(known.excess_bytes if known is not None else None)
+        miss = Miss(*found) if found is not None else known
         self.tally.too_large += plans
-        self.tally.reject(f"uneven, {setting.stages} stages", plans, Miss(plan, setting.stages - 1, max(0, excess), row))
+        if miss is not None:
+            self.tally.reject(name, plans, miss)
 
     def fit(self, plan: Plan) -> Fit:
         """Whether a plan fits, by its whole ledger."""

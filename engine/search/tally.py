@@ -14,7 +14,7 @@ from ..plan import Plan, simplicity
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A plan that does not fit, its stage and by how many bytes its largest rank exceeds the device at the low end."""
+    """A plan that does not fit, its stage and by how many bytes the allocated memory of its fullest rank exceeds the device."""
 
     plan: Plan
     stage: int

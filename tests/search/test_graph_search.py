@@ -163,3 +163,29 @@ def test_a_limit_of_work_leaves_what_it_says_it_leaves(monkeypatch: pytest.Monke
     assert search.floor <= left * (1 + 1e-9)
     late = GraphSearch(*problem(seed), seconds=0.0)
     assert (len(list(late.candidates())), late.tally.cut_off, late.floor) == (1, True, 0.0)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 5, 8, 13])
+def test_the_nearest_miss_is_that_of_every_plan(seed: int) -> None:
+    """Of each setting of which nothing fits the plan whose fullest stage exceeds its device by the least, to a thousandth."""
+    space, pricer = problem(seed)
+    pricer = GraphPlanPricer(pricer.graph, WORK, space.cluster, headroom=0.98)
+    uneven, search = GraphUneven(space), GraphSearch(space, pricer)
+    tried = 0
+    for setting in uneven.settings:
+        ledgers = [(plan, pricer.ledger(plan)) for plan in chains(uneven, setting)]
+        if not ledgers or any(pricer.fit(plan, ledger) != "no" for plan, ledger in ledgers):
+            continue
+        least = min(max(map(pricer.stage_excess, ledger)) for _, ledger in ledgers)
+        found = search.chains(setting).nearest(None)
+        assert found is not None
+        plan, stage, excess, row = found
+        fullest = pricer.ledger(plan)[stage]
+        assert pricer.stage_excess(fullest) == excess == max(map(pricer.stage_excess, pricer.ledger(plan))) > 0
+        assert row == max(fullest.rows, key=lambda one: one.bytes).name
+        # Equal stages are no plan of the setting, and may be nearer.
+        assert excess <= max(1.001 * least, least + 2**20)
+        assert excess >= 0.999 * least or is_uniform(plan) or plan.same_meshes is (len(setting.meshes) > 1)
+        assert search.chains(setting).nearest(excess // 2) is None
+        tried += 1
+    assert tried
