@@ -4,7 +4,8 @@
                          [--keep DIR] [--json]
 
 - `--inputs`: drawn inputs over all readers in turn (`tests/fuzz/fuzz_inputs.py`), each honest, spoilt or noise.
-- `--lints`: whole proposals through facts and both evaluators.
+- `--lints`: whole proposals through facts and both evaluators. Two of five have an operator graph for a model
+  (`tests/fuzz/fuzz_graphs.py`): a family, or blocks over drawn dims, with stages and layouts at random.
 - `--reviews`: through the search too, priced, decided and written as JSON, every fifth as a record, every twentieth as HTML.
   Three of four have a narrow space and are searched to its end; the others have whatever space was drawn, and a limit of 0.2 s.
 
@@ -32,6 +33,7 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "fuzz"))
 
+from fuzz_graphs import on_a_graph
 from fuzz_inputs import ALLOWED, READERS, changed, drawn, narrow, proposal, spoilt, written
 from planproof.errors import PlanproofError
 from planproof.pipeline import Options, Session, examine, review_loaded
@@ -41,6 +43,8 @@ from planproof.report.record import render_record
 from planproof.report.review_json import json_text, review_json
 
 WHERE = Path("/nowhere/p.yaml")
+#: Share of the whole proposals whose model is an operator graph.
+GRAPHS = 0.4
 
 
 class TooLong(BaseException):
@@ -64,6 +68,8 @@ def audit(event: str, arguments: tuple[object, ...]) -> None:
 
 def whole(rng: Random, narrowed: bool = False) -> bytes:
     kind, made = rng.random(), proposal(rng)
+    if rng.random() < GRAPHS:
+        made = on_a_graph(rng, made)
     if narrowed:
         made["layouts"] = narrow(rng)
     if kind < 0.7:
