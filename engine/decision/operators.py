@@ -23,7 +23,7 @@ from ..facts import Fact
 from ..facts.from_operators import operators_fact
 from ..model import Transformer, Workload
 from ..model.builders import Shape, transformer_graph
-from ..model.cutting import layers_of, stage_graph
+from ..model.cutting import stage_graph
 from ..model.graph import OperatorGraph
 from ..model.graph_model import GraphModel
 from ..model.operator import Kind, Operator, Role
@@ -171,7 +171,7 @@ def _graph(looked: _Looked, model: Transformer | None) -> OperatorGraph:
     graph = looked.given.build(batch, workload.sequence_length, dtype)
     if plan.pipeline == 1:
         return graph
-    layers = layers_of(graph)
+    layers = looked.given.layering
     if layers.count != plan.stages[-1].last + 1:
         raise InputError(
             f"the plan cuts {plan.stages[-1].last + 1} layers, and {layers.count} are recognised in the graph: its stages "

@@ -18,7 +18,7 @@ def graph_of_case(case: Case) -> GraphModel | None:
     key = sequence, compute
     if not (_last and _last[0][0] is graph and _last[0][1] == key):
         dtype = "bf16" if compute == "fp8" else compute
-        model = GraphModel(lambda batch: graph.build(batch, sequence, dtype), graph.called)
+        model = GraphModel(lambda batch: graph.build(batch, sequence, dtype), graph.called, layers=graph.layering)
         _last[:] = [(graph, key, model)]
     return _last[0][2]
 

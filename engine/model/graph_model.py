@@ -39,8 +39,11 @@ class GraphModel:
     moe = None
     family = "operator graph"
 
-    def __init__(self, build: Callable[[int], OperatorGraph], called: Mapping[str, str] | None = None, name: str = "") -> None:
-        self._build, self._called, self.name = build, dict(called or {}), name
+    def __init__(
+        self, build: Callable[[int], OperatorGraph], called: Mapping[str, str] | None = None, name: str = "",
+        layers: Layering | None = None,
+    ) -> None:  # fmt: skip
+        self._build, self._called, self.name, self._layering = build, dict(called or {}), name, layers
         self._graphs: dict[int, OperatorGraph] = {}
         self._layers: dict[tuple[int, int], LayerAt] = {}
         self._kinds: dict[int, list[int]] = {}
@@ -57,8 +60,8 @@ class GraphModel:
 
     @cached_property
     def layering(self) -> Layering:
-        """The layers, recognised."""
-        return layering(self.at(REFERENCE))
+        """The layers, recognised; those that it was made with, where there are some."""
+        return self._layering or layering(self.at(REFERENCE))
 
     @property
     def layers(self) -> int:

@@ -12,6 +12,7 @@ from ..model import Transformer
 from ..model.builders_vision import Projector, VisionTower
 from ..model.families import DEPTHS, EncoderDecoder, Family, VisionDecoder, WideResNet
 from ..model.graph import OPERATOR_LIMIT, GraphError
+from ..model.graph_model import REFERENCE
 from ..model.transformer import problems
 from .collector import Collector
 from .load import validate_part
@@ -64,14 +65,14 @@ class _Reading:
     depth: str = ""
 
     def case(self, family: Family) -> GraphCase:
-        """The graph, counted for one sample; of the least length where none is stated."""
+        """The graph with what it counts; of the least length where none is stated."""
         if family.least_operators > OPERATOR_LIMIT:
             raise InputError(
                 f"the graph has more than {OPERATOR_LIMIT:,} operators", place=self.document.place(self.base + self.depth),
                 code="input.graph.size", remedy="State the layers of one stage, or of each kind.",
             )  # fmt: skip
         try:
-            graph = family.graph(1, self.sequence or family.least_sequence, "bf16")
+            graph = family.graph(REFERENCE, self.sequence or family.least_sequence, "bf16")
         except GraphError as error:
             place = self.document.place(self.base + self.depth)
             if error.code == "input.graph.sequence":

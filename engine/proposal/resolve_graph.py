@@ -21,13 +21,15 @@ from ..model.described import (
 )
 from ..model.families import Family
 from ..model.graph import OPERATOR_LIMIT, SIZE_LIMIT, GraphError, OperatorGraph
+from ..model.graph_model import REFERENCE
+from ..model.layering import Layering
 from ..model.operator import Kind
 from .load import validate_part
 from .schema_graph import GraphOperand, GraphOperator, GraphText
 
 _SIZE: Final = f"a whole number from 1 to 2^40, '{MICROBATCH}', '{SEQUENCE_LENGTH}', or such as '{MICROBATCH} x 4 / 2'"
 DOCS: Final = "See 'model.graph' in docs/proposal.md."
-#: What a graph is built with to check it.
+#: The shortest sequence, which a graph is checked with where none is stated.
 _ONE: Final = 1
 
 At = Callable[[str], Place]
@@ -35,7 +37,7 @@ At = Callable[[str], Place]
 
 @dataclass(frozen=True, slots=True)
 class GraphCase:
-    """A graph that can be built, by whom it was stated, and what was counted when it was checked for one sequence."""
+    """A graph that can be built, by whom it was stated, and what was counted when it was checked; FLOPs of one sequence."""
 
     source: DescribedGraph | Family
     path: str
@@ -43,9 +45,18 @@ class GraphCase:
     operators: int
     parameters: int
     forward_flops: int
-    #: Recognised: how many layers, and the operators of one.
-    layers: int
-    layer_operators: int
+    #: Recognised once, for whatever batch and precision: indices of operators and names of tensors are those of every build.
+    layering: Layering
+
+    @property
+    def layers(self) -> int:
+        """How many layers plans are made of."""
+        return self.layering.count
+
+    @property
+    def layer_operators(self) -> int:
+        """The operators of a layer in the middle."""
+        return self.layering.operators
 
     @property
     def family(self) -> str | None:
@@ -80,10 +91,10 @@ class GraphCase:
 
 
 def graph_case(source: DescribedGraph | Family, graph: OperatorGraph, path: str, file: str | None) -> GraphCase:
-    """The case of a source whose graph was built of one sequence, with what it counts."""
-    layers = layers_of(graph)
+    """The case of a source whose graph was built of `REFERENCE` sequences, with what it counts and its layers."""
     own = sum(1 for one in graph.operators if one.kind not in (Kind.INPUT, Kind.OUTPUT))
-    return GraphCase(source, path, file, own, graph.parameters, graph.forward_flops, layers.count, layers.operators)
+    flops = round(graph.forward_flops / REFERENCE)
+    return GraphCase(source, path, file, own, graph.parameters, flops, layers_of(graph))
 
 
 def read_graph(document: Document, base: str, path: str, sequence: int | None) -> GraphCase:
@@ -110,7 +121,7 @@ def read_graph(document: Document, base: str, path: str, sequence: int | None) -
         )  # fmt: skip
     described, pointers = _described(stated, at)
     try:
-        graph = built(described, _ONE, sequence or _ONE)
+        graph = built(described, REFERENCE, sequence or _ONE)
     except GraphError as error:
         raise InputError(
             error.message, place=at(pointers.of(error)), code=error.code, remedy=error.remedy

@@ -10,7 +10,10 @@ from random import Random
 from typing import Any
 
 #: Sizes of a dim: small, prime, odd, large, and what no device divides.
-SIZES = (1, 2, 3, 7, 8, 24, 64, 96, 128, 509, 1000, 1024, 2**20, "microbatch", "sequence_length", "microbatch x 2", "sequence_length x 2 / 8")
+SIZES = (
+    1, 2, 3, 7, 8, 24, 64, 96, 128, 509, 1000, 1024, 2**20, "microbatch", "sequence_length", "microbatch x 2",
+    "sequence_length x 2 / 8",
+)  # fmt: skip
 _AXES = ("data", "tensor", "pipeline", "context", "expert")
 
 
@@ -30,7 +33,8 @@ def _resnet(rng: Random) -> dict[str, Any]:
 
 def _shape(rng: Random) -> dict[str, Any]:
     heads = rng.choice((1, 2, 3, 8))
-    return {"layers": rng.randint(1, 4), "hidden": heads * rng.choice((1, 16, 64)), "heads": heads, "ffn": rng.choice((1, 96, 256, 509))}
+    wide, ffn = heads * rng.choice((1, 16, 64)), rng.choice((1, 96, 256, 509))
+    return {"layers": rng.randint(1, 4), "hidden": wide, "heads": heads, "ffn": ffn}
 
 
 def _towers(rng: Random) -> dict[str, Any]:
@@ -45,19 +49,21 @@ def _towers(rng: Random) -> dict[str, Any]:
 
 def _vision(rng: Random) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "family": "vision_decoder", "vision": {**_shape(rng), "image_size": rng.choice((16, 28, 30)), "patch_size": rng.choice((7, 14, 16))},
+        "family": "vision_decoder",
+        "vision": {**_shape(rng), "image_size": rng.choice((16, 28, 30)), "patch_size": rng.choice((7, 14, 16))},
         "decoder": {"family": rng.choice(("llama", "gpt")), **_shape(rng), "vocabulary": 1000},
     }  # fmt: skip
-    for key, values in (("images", (1, 2)), ("fusion", ("prefix", "cross_attention")), ("projector", ({"layers": 2}, {"layers": 1}))):
-        if rng.random() < 0.5:
-            found[key] = rng.choice(values)
+    if rng.random() < 0.5:
+        found |= {"images": rng.choice((1, 2)), "projector": {"layers": rng.choice((1, 2))}}
+    if rng.random() < 0.5:
+        found["fusion"] = rng.choice(("prefix", "cross_attention"))
     return found
 
 
 def _blocks(rng: Random) -> dict[str, Any]:
     """Blocks of one MLP or of one attention, with or without a table at the ends; names of dims in any way."""
-    dims = {"batch": "microbatch", "token": rng.choice((1, 5, 64, "sequence_length")), "wide": rng.choice(SIZES), "inner": rng.choice(SIZES)}
-    dims["keys"] = dims["token"]
+    token = rng.choice((1, 5, 64, "sequence_length"))
+    dims = {"batch": "microbatch", "token": token, "keys": token, "wide": rng.choice(SIZES), "inner": rng.choice(SIZES)}
     rows: list[dict[str, Any]] = []
     stream, parameters = ["batch", "token", "wide"], {}
     before = "x"
@@ -67,21 +73,19 @@ def _blocks(rng: Random) -> dict[str, Any]:
     for k in range(rng.randint(1, 6)):
         name = f"b{k}"
         if rng.random() < 0.3:
+            keys = {"from": before, "dims": ["batch", "keys", "wide"]}
             rows += [
-                {"name": f"{name}.score", "kind": "batched_matmul", "inputs": [before, {"from": before, "dims": ["batch", "keys", "wide"]}],
-                 "output": ["batch", "token", "keys"]},
+                {"name": f"{name}.score", "kind": "batched_matmul", "inputs": [before, keys], "output": [*stream[:2], "keys"]},
                 {"name": f"{name}.soft", "kind": "softmax", "inputs": [f"{name}.score"], "over": ["keys"]},
-                {"name": f"{name}.down", "kind": "batched_matmul", "output": stream,
-                 "inputs": [f"{name}.soft", {"from": before, "dims": ["batch", "keys", "wide"]}]},
+                {"name": f"{name}.down", "kind": "batched_matmul", "inputs": [f"{name}.soft", keys], "output": stream},
             ]  # fmt: skip
         else:
-            rows.append({"name": f"{name}.norm", "kind": "norm", "inputs": [before], "over": ["wide"], "parameters": {"w": ["wide"]}})
+            norm = {"name": f"{name}.norm", "kind": "norm", "inputs": [before], "over": ["wide"]}
+            rows.append({**norm, "parameters": {"w": ["wide"]}})
             weight: Any = "both" if shared else ["wide", "inner"]
-            up = {"name": f"{name}.up", "kind": "matmul", "inputs": [f"{name}.norm"], "parameters": {"weight": weight}}
-            rows += [
-                {**up, "output": ["batch", "token", "inner"]},
-                {"name": f"{name}.down", "kind": "matmul", "inputs": [f"{name}.up"], "parameters": {"weight": ["inner", "wide"]}, "output": stream},
-            ]  # fmt: skip
+            up = {"name": f"{name}.up", "kind": "matmul", "inputs": [f"{name}.norm"], "output": [*stream[:2], "inner"]}
+            down = {"name": f"{name}.down", "kind": "matmul", "inputs": [f"{name}.up"], "output": stream}
+            rows += [{**up, "parameters": {"weight": weight}}, {**down, "parameters": {"weight": ["inner", "wide"]}}]
         if rng.random() < 0.8:
             rows.append({"name": f"{name}.sum", "kind": "add", "inputs": [before, f"{name}.down"]})
         before = rows[-1]["name"]
@@ -101,7 +105,7 @@ def plan(rng: Random, devices: int) -> dict[str, Any]:
         if mesh:
             stage |= {"mesh": mesh, "devices": mesh.get("data", 1) * mesh.get("tensor", 1)}
         if rng.random() < 0.4:
-            names = rng.sample(("up", "down", "norm", "b0.up", "head", "qkv", "conv", "uр"), 2)
+            names = rng.sample(("up", "down", "norm", "b0.up", "head", "qkv", "conv", "u\u0440"), 2)
             dims = ("inner", "wide", "token", "batch", "heads", "+", "")
             stage["layouts"] = {name: {rng.choice(dims): rng.choice(_AXES)} for name in names}
         if rng.random() < 0.1:
@@ -110,8 +114,8 @@ def plan(rng: Random, devices: int) -> dict[str, Any]:
         first = last + rng.choice((1, 1, 1, 1, 0, 2))
     return {
         "name": "submitted", "role": "submitted", "schedule": rng.choice(("gpipe", "1f1b", "interleaved_1f1b", "zb_h1")),
-        "microbatch": rng.choice((1, 2, 3)), "zero": rng.choice((0, 1, 2, 3)), "recompute": rng.choice(("none", "selective", "full")),
-        "sequence_parallel": rng.choice((True, False)), "stages": stages,
+        "microbatch": rng.choice((1, 2, 3)), "zero": rng.choice((0, 1, 2, 3)), "sequence_parallel": rng.choice((True, False)),
+        "recompute": rng.choice(("none", "selective", "full")), "stages": stages,
     }  # fmt: skip
 
 

@@ -113,3 +113,20 @@ def test_no_attention_no_share_of_attention(tmp_path: Path) -> None:
     names = [one.name for one in made.price(plan).step.deciders]
     assert any("matrix products" in name for name in names)
     assert not any("attention" in name for name in names)
+
+
+@pytest.mark.parametrize("compute", ["fp32", "fp16", "bf16"])
+def test_layers_are_the_same_in_every_precision(tmp_path: Path, compute: str) -> None:
+    """An input of another precision makes the first block unlike the others: plans are cut by the layers that they are held to."""
+    text = TEXT.replace("{x: [batch, hidden]}", "{x: {dims: [batch, hidden], dtype: bf16}}")
+    text = text.replace("{parameters: bf16", f"{{parameters: {compute}")
+    text = text.replace("[{layers: [0, 1], devices: 8, mesh: {data: 2, tensor: 4}, layouts: {up: {inner: tensor}}}]", "STAGES")
+    text = text.replace("STAGES", "[{layers: [0, 0], devices: 4}, {layers: [1, 1], devices: 4}]\n    schedule: 1f1b")
+    (tmp_path / "p.yaml").write_text(text, encoding="utf-8")
+    case = resolve(load_proposal(tmp_path / "p.yaml"), open_library(()))
+    model = graph_of_case(case)
+    assert model is not None
+    assert case.graph is not None
+    assert case.graph.layers == model.layers == 2
+    (report,) = lint([tmp_path / "p.yaml"])
+    assert not [one for one in report.findings if one.severity.value == "error"]
