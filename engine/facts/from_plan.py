@@ -8,6 +8,7 @@ from math import isqrt
 from typing import Any
 
 from ..cluster import reach, strides
+from ..document import pointer_to
 from ..model import is_moe
 from ..plan import DEFAULT_ORDER, Mesh, Plan, Schedule
 from ..proposal import Case, PlanCase, StatedStage
@@ -335,7 +336,7 @@ def _operators(case: Case, plan: PlanCase, stages: Sequence[StatedStage]) -> Ite
         meant = operator_named(operator, loops) or operator_named(operator.rpartition(".")[2], loops)
         there = loops[meant] if meant is not None else None
         yield fact(
-            "stage_layout", f"{path}/layouts", plan=plan.name, stage=k, operator=operator,
+            "stage_layout", f"{path}/layouts{pointer_to(operator)}", plan=plan.name, stage=k, operator=operator,
             known=meant is not None, near=", ".join(shown),
             unknown_dims=", ".join(f"'{dim}'" for dim in named if there is not None and dim_named(dim, there) is None) or None,
             dims=", ".join(sorted(there)) if there is not None else None,

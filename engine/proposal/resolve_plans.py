@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..document import pointer_to
 from ..plan import DEFAULT_ORDER, Mesh, Origin, Plan, Recompute, Role, Schedule, Stage, even_stages
 from ..plan.frameworks import nearest
 from .case import ClusterCase, PlanCase, StatedStage
@@ -229,7 +230,7 @@ def _stages(
             if twice is not None:
                 both = " and ".join(f"'{dim}'" for dim, axis in dims if axis == twice)
                 what = f"'layouts' of stage {k} divide {both} of '{operator}' on the axis '{twice}', which divides one dim"
-                collect.contradicts("stage_layouts", f"{here}/layouts/{operator}", what, name)
+                collect.contradicts("stage_layouts", f"{here}/layouts{pointer_to(operator)}", what, name)
         size = last - first + 1
         for j in range(choice.repeat or 1):
             found.append(

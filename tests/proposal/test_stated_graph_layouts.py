@@ -117,7 +117,7 @@ def test_no_attention_no_share_of_attention(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compute", ["fp32", "fp16", "bf16"])
 def test_layers_are_the_same_in_every_precision(tmp_path: Path, compute: str) -> None:
-    """An input of another precision makes the first block unlike the others: plans are cut by the layers that they are held to."""
+    """An input of another precision makes the first block unlike the others; plans are cut by the same layers all the same."""
     text = TEXT.replace("{x: [batch, hidden]}", "{x: {dims: [batch, hidden], dtype: bf16}}")
     text = text.replace("{parameters: bf16", f"{{parameters: {compute}")
     text = text.replace("[{layers: [0, 1], devices: 8, mesh: {data: 2, tensor: 4}, layouts: {up: {inner: tensor}}}]", "STAGES")
