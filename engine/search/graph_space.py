@@ -83,10 +83,12 @@ class GraphSpace(UniformSpace):
     def recomputes(self) -> tuple[Recompute, ...]:
         """Kinds of recomputation, the least first; of attention cores only where there are some."""
         allowed = self.limits.recomputes or tuple(Recompute)
-        there = {Kind.ATTENTION, Kind.SOFTMAX} & self.graph.kinds_of_operators
-        return tuple(kind for kind in Recompute if kind.value in allowed and (there or kind is not Recompute.SELECTIVE)) or (
-            Recompute.NONE,
-        )
+        found = tuple(kind for kind in Recompute if kind.value in allowed and (self._attends or kind is not Recompute.SELECTIVE))
+        return found or (Recompute.NONE,)
+
+    @property
+    def _attends(self) -> bool:
+        return bool({Kind.ATTENTION, Kind.SOFTMAX} & self.graph.kinds_of_operators)
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
@@ -109,6 +111,8 @@ class GraphSpace(UniformSpace):
                     "a proposal whose framework is torchtitan has them",
                 )
             )
+        if self.limits.recomputes and not self._attends and Recompute.SELECTIVE.value in self.limits.recomputes:
+            rows.append(LeftOut("recompute selective", "no attention core is there to be recomputed: it would be none"))
         if self.graph.layering.joined > 1:
             rows.append(
                 LeftOut(
@@ -266,17 +270,26 @@ class GraphUneven:
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """What it does not hold, and why."""
-        freedom, rows = self.uniform.freedom, []
+        freedom, rows, cluster = self.uniform.freedom, [], self.uniform.cluster
         if not freedom.unequal_meshes:
             rows.append(LeftOut("unequal meshes, and recomputation by stage", freedom.why))
-        else:
+        elif self.has_unequal:
+            finer = f", or in finer units than {self.unit} devices" if self.unit > 1 else ""
             rows.append(
                 LeftOut(
-                    f"unequal meshes in more than {MOST_STAGES} stages, or in finer units than {max(1, self.unit)} devices",
+                    f"unequal meshes in more than {MOST_STAGES} stages{finer}",
                     "the tables of their stages would not be done within the time of a review",
                 )
             )
-        rows.append(LeftOut("interleaving of uneven stages", "the simulation cuts a stage into equal chunks only"))
+        elif len(cluster.nodes) > 1:
+            rows.append(LeftOut("unequal meshes", "the nodes are of several kinds, and submeshes are parts of nodes of one kind"))
+        elif cluster.devices > 1 and not self.unit:
+            why = f"no more than {MOST_UNITS} equal parts of the devices are parts of a node, or whole nodes"
+            rows.append(LeftOut("unequal meshes", why))
+        rows += [
+            LeftOut("interleaving of uneven stages", "the simulation cuts a stage into equal chunks only"),
+            LeftOut("stages on hosts in another order than the pipeline's", "neighbours exchange most and lie side by side"),
+        ]
         return tuple(rows)
 
 

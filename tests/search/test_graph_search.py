@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, pairwise, product
 
 import pytest
 from driver_cases import cluster
+from planproof.cluster import Cluster
 from planproof.model import Attention, Optimizer, Precision, Transformer, Workload
 from planproof.model.builders import Shape, transformer_graph
 from planproof.model.builders_convolution import wide_resnet_graph
@@ -189,3 +191,24 @@ def test_the_nearest_miss_is_that_of_every_plan(seed: int) -> None:
         assert search.chains(setting).nearest(excess // 2) is None
         tried += 1
     assert tried
+
+
+def test_a_space_says_why_meshes_do_not_differ() -> None:
+    """Nodes of two kinds, devices that no few units make up, one node: what is left out is that, not the finer units."""
+    graph = GraphModel(lambda batch: wide_resnet_graph(batch, blocks=[2, 2], channels=64, classes=64, image=32))
+
+    def words(there: Cluster) -> list[str]:
+        rows = GraphUneven(GraphSpace(graph, WORK, there)).left_out
+        return [f"{one.dimension}: {one.reason}" for one in rows if "unequal" in one.dimension]
+
+    one = cluster(random.Random(1), 4)
+    assert all("more than" in row and "finer units than 1 " not in row for row in words(one))
+    two = replace(one, nodes=(*one.nodes, *one.nodes))
+    assert words(two) == ["unequal meshes: the nodes are of several kinds, and submeshes are parts of nodes of one kind"]
+
+
+def test_selective_recomputation_of_no_attention_is_said_to_be_none() -> None:
+    graph = GraphModel(lambda batch: wide_resnet_graph(batch, blocks=[2, 2], channels=64, classes=64, image=32))
+    space = GraphSpace(graph, WORK, cluster(random.Random(1), 4), Limits(recomputes=("selective",)))
+    assert space.recomputes == (Recompute.NONE,)
+    assert any(one.dimension == "recompute selective" for one in space.left_out)
