@@ -313,9 +313,15 @@ def _cluster(case: Case) -> Iterator[Fact]:
                 nic_bandwidth_bytes_per_s=round(node.nics[1].value) if node.nics else None,
                 vendor=vendors.get(node.device),
             )
+    fabrics = [link for link in described.links if link.tier == "fabric" and link.bandwidth is not None]
+    slowest = min(fabrics, key=lambda link: link.bandwidth.value if link.bandwidth else 0.0, default=None)
     for k, link in enumerate(described.links):
-        before = described.links[k - 1] if k else None
-        faster = None
+        # Fabrics lie side by side: what is inside each is the node.
+        inside = [one for one in described.links[:k] if "fabric" not in {one.tier} & {link.tier}]
+        before = inside[-1] if inside else None
+        faster = slower = None
+        if link in fabrics and slowest is not None and link.bandwidth is not None and slowest.bandwidth is not None:
+            slower = slowest.name if link.bandwidth.value > slowest.bandwidth.value else None
         if before is not None and before.bandwidth is not None and link.bandwidth is not None:
             faster = link.bandwidth.value > before.bandwidth.value
         yield fact(
@@ -332,6 +338,7 @@ def _cluster(case: Case) -> Iterator[Fact]:
             nic_bandwidth_bytes_per_s=round(link.nic_bandwidth.value) if link.nic_bandwidth else None,
             uneven_share=_uneven(link.nics, nodes[0].devices if nodes else None),
             faster_than_inner=faster,
+            priced_as=slower,
         )
     yield from topology_facts(case)
     contention = stated.contention

@@ -34,6 +34,8 @@ def unpriced(case: Case) -> str:
     if case.graph is None or case.model is not None:
         return ""
     model = graph_of_case(case)
+    if model is not None and not model.parameters:
+        return "no operator has parameters, so that there is nothing to train"
     if model is not None and not model.batched:
         return "not every product runs over a dim that follows the microbatch, so that replicas have nothing to divide"
     nodes = case.cluster.nodes if case.cluster is not None else ()

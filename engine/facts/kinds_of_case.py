@@ -263,6 +263,7 @@ OF_CASE: tuple[Kind, ...] = (
             "nic_bandwidth_bytes_per_s": whole("Of one card, for a fabric.", optional=True),
             "uneven_share": flag("Whether its cards are fewer than a node's devices and do not divide them.", optional=True),
             "faster_than_inner": flag("Whether it is faster than the tier inside it.", optional=True),
+            "priced_as": text("Of a fabric that no price uses: the slowest one, whose rate stands in its place.", optional=True),
         },
     ),
     Kind(

@@ -173,3 +173,18 @@ def test_a_collective_without_a_known_limit_is_a_fact_all_the_same() -> None:
     found = resolve(parse_proposal(text.encode(), "profiled.yaml", BASES / "profiled.yaml"), open_library())
     run = next(one for one in topology_facts(found) if one.kind == "measured_collective")
     assert (run["ranks"], run["nodes"], run["file"]) == (16, 2, "allreduce.txt")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_fabrics_lie_side_by_side_and_the_slowest_is_priced(turned: bool) -> None:
+    """Whichever is written first: none is inside the other, and what the faster one does not count for is named."""
+    rows = ["{name: quick, connects: [a], bandwidth: 50 GB/s, per: device}", "{name: slow, bandwidth: 3 GB/s, per: device}"]
+    fabric = ", ".join(reversed(rows) if turned else rows)
+    nodes = "[{name: a, count: 2, type: dgx_h100}, {name: b, count: 1, type: dgx_h100}]"
+    text = f"nodes: {nodes}\nfabric: [{fabric}]\ncontention: none"
+    links = [one for one in facts("link", text) if one["tier"] == "fabric"]
+    found = {one["name"]: (one.get("priced_as"), one.get("faster_than_inner")) for one in links}
+    assert found == {"quick": ("slow", "no"), "slow": (None, "no")}
+    priced = case(text).cluster
+    assert priced is not None
+    assert [tier.name for tier in priced.tiers][-1] == "slow"
