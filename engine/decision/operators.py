@@ -64,6 +64,8 @@ class PlanOperators:
     reason: str = ""
     #: The graph is the proposal's own.
     given: bool = False
+    #: Of a step by operator, passes that take no longer than a launch or two.
+    launch_s: float = 0.0
 
     @property
     def saved_s(self) -> float:
@@ -128,7 +130,8 @@ def plan_operators(
     alone = pricer.graph if isinstance(pricer, GraphPlanPricer) else None
     looked = _Looked(plan, at, pricer.workload, stage_cluster(plan, at, pricer.cluster), stage_s, free, given, alone)
     try:
-        return _laid_out(looked, lambda: _graph(looked, pricer.model), compare=compare)
+        found = _laid_out(looked, lambda: _graph(looked, pricer.model), compare=compare)
+        return replace(found, launch_s=_launches(found.own, looked.cluster.device.launch.value, plan.accumulation))
     except InputError as error:
         return looked.none(error.message, mesh_of(plan, looked.stage.mesh))
 
@@ -149,6 +152,15 @@ def graph_operators(case: Case, plan: Plan) -> PlanOperators | None:
         return _laid_out(looked[at], lambda: graphs[at] if graphs else _graph(looked[at], None), compare=True)
     except InputError as error:
         return looked[0].none(error.message)
+
+
+def _launches(own: OperatorLayouts | None, launch: float, microbatches: int) -> float:
+    """Seconds of a step of the passes of operators that take no longer than a launch or two."""
+    found = 0.0
+    for row in own.layouts if own is not None else ():
+        passes = row.spending.forward, row.spending.backward
+        found += row.copies * microbatches * sum(one for one in passes if 0 < one <= 2 * launch * (1 + 1e-9))
+    return found
 
 
 def _graph(looked: _Looked, model: Transformer | None) -> OperatorGraph:

@@ -81,7 +81,13 @@ def _totals(found: PlanOperators) -> list[tuple[str, str]]:
     elif own.objective < inf:
         apart = found.disagreement
         word = "The two agree" if abs(apart) <= _APART else "THE TWO DISAGREE"
-        lines.append(("The stage's own price", f"{_time(found.stage_s)} a step. {word}: by operator {100 * apart:+.1f} %"))
+        said = f"{_time(found.stage_s)} a step. {word}: by operator {100 * apart:+.1f} %"
+        if apart > _APART and found.launch_s > apart * found.stage_s:
+            said += (
+                f"; {_time(found.launch_s)} of it are kernels no longer than a launch or two, which the stage's price lets the "
+                "host hide where it runs ahead"
+            )
+        lines.append(("The stage's own price", said))
     return lines
 
 

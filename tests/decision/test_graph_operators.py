@@ -197,3 +197,16 @@ def test_a_memory_that_no_layout_meets_names_the_nearest_miss_and_the_operator(t
     assert found.best.objective == inf
     assert "more than the budget of 1,073,741,824" in found.best.binding
     assert "most of it is 'head'" in found.best.binding
+
+
+def test_two_prices_that_launches_tell_apart_say_so(tmp_path: Path) -> None:
+    """Kernels of a few microseconds: a floor under each by operator, under whole passes in the stage's price."""
+    text = "\n".join(line for line in TEXT.splitlines() if "transformer" not in line)
+    small = (("hidden: 4096", "hidden: 256"), ("inner: 14336", "inner: 512"), ("vocabulary: 128256", "vocabulary: 512"))
+    desk = Desk(case(tmp_path, text.replace("sequence_length: 4096", "sequence_length: 256"), *small))
+    plan = desk.case.plans[0].plan
+    assert plan is not None
+    found = plan_operators(desk.price(plan), desk.pricer, given=desk.case.graph)
+    assert found.own is not None
+    assert found.launch_s > 0.5 * found.own.compute_s
+    assert 0 < found.launch_s <= found.own.compute_s * (1 + 1e-9)
