@@ -23,7 +23,8 @@ from ..cost.sending import Transfer
 from ..errors import InputError
 from ..plan import Plan
 from ..search.pricing import PlanPricer
-from ..search.resharding import Hosts, ReshardingPlan, plan_resharding
+from ..search.resharding import ReshardingPlan, plan_resharding
+from ..search.resharding_time import Hosts
 from ..search.resharding_units import Sharding, Tensor
 
 #: Devices of a group, of both stages, beyond which it is not planned: work grows with the square of them.
@@ -214,7 +215,8 @@ def _boundary(
         if key not in known:
             tensor = Tensor((max(1, shape[0] * group.parts // group.of), *shape[1:]), size)
             host_of = dict(zip(devices, group.hosts, strict=True))
-            hosts = Hosts(host_of, network.rate(tier) * _cards(pricer.cluster, tier, host_of, group), inner)
+            startup = network.send(0.0, tier).seconds
+            hosts = Hosts(host_of, network.rate(tier) * _cards(pricer.cluster, tier, host_of, group), inner, startup)
             source, destination = _sharding(begin, group.before), _sharding(end, group.after)
             try:
                 there = plan_resharding(tensor, source, destination, hosts)
@@ -222,8 +224,8 @@ def _boundary(
             except InputError as error:
                 reason = error.message
                 break
-            startup = network.send(0.0, tier).seconds
-            ahead_s, behind_s = (startup + way.time_s if way.steps else 0.0 for way in (there, back))
+            # A plan has the latency of its hops between hosts; what stays inside one starts as any message does.
+            ahead_s, behind_s = (way.time_s + (startup if _inside(way) else 0.0) for way in (there, back))
             known[key] = (there, back, ahead_s, behind_s)
         plan_there = known[key][0]
         here = sum(count for (a, b), count in plan_there.bytes_by_link.items() if a != b)
@@ -238,6 +240,11 @@ def _boundary(
         at, shape, size, begin, end, len(groups), tier_name, slow, fast, ahead[0], ahead[1], ahead[2], back_s, priced,
         pricer.pricer.time.transfer, other,
     )  # fmt: skip
+
+
+def _inside(way: ReshardingPlan) -> bool:
+    """Whether something moves, and nothing of it between hosts."""
+    return bool(way.steps) and all(a == b for a, b in way.bytes_by_link)
 
 
 def _cards(cluster: Cluster, tier: Tier, host_of: Mapping[int, int], group: _Group) -> float:

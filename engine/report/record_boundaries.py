@@ -47,8 +47,17 @@ def _line(one: Boundary) -> str:
     )  # fmt: skip
     return (
         f"{where}: {stream}, {ends}. A microbatch and way: {slow}, {_bytes(one.fast_bytes)} inside nodes; {method}, {times}; "
-        f"otherwise {others}. {_prices(one)}"
+        f"otherwise {others}. {_gaps(one)}{_prices(one)}"
     )
+
+
+def _gaps(one: Boundary) -> str:
+    """Why a way takes longer than 5 % over what its cards allow; nothing where neither does."""
+    found = ((name, plan.gap) for name, plan in (("Forward", one.forward), ("Backward", one.backward)) if plan is not None)
+    return "".join(
+        f"{name} it takes {gap.ratio:.2f} x what the cards allow with 5 % and a latency a hop, by {gap.cause}: {gap.words}. "
+        for name, gap in found if gap is not None
+    )  # fmt: skip
 
 
 def _prices(one: Boundary) -> str:
@@ -118,6 +127,8 @@ def _plan_json(plan: ReshardingPlan | None) -> dict[str, Any] | None:
     return {
         "strategy": plan.strategy,
         "lower_bound_s": plan.lower_bound_s,
+        "local_bound_s": plan.local_bound_s,
+        "gap": None if plan.gap is None else {"ratio": plan.gap.ratio, "cause": plan.gap.cause, "words": plan.gap.words},
         "staging_bytes": plan.staging_bytes,
         "steps": len(plan.steps),
         "links": [{"from": a, "to": b, "bytes": count} for (a, b), count in sorted(plan.bytes_by_link.items())],

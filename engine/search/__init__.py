@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .operators import OperatorPlan, solve_operators
-    from .resharding import STRATEGIES, Alternative, Hosts, ReshardingPlan, Step, plan_resharding
+    from .resharding import STRATEGIES, Alternative, ReshardingPlan, plan_resharding
+    from .resharding_time import Hosts, Step
     from .resharding_units import Sharding, Tensor
     from .stages import StagePlan, solve_stages
 
@@ -19,9 +20,9 @@ _HOMES = {
     "solve_operators": "operators",
     "STRATEGIES": "resharding",
     "Alternative": "resharding",
-    "Hosts": "resharding",
+    "Hosts": "resharding_time",
     "ReshardingPlan": "resharding",
-    "Step": "resharding",
+    "Step": "resharding_time",
     "plan_resharding": "resharding",
     "Sharding": "resharding_units",
     "Tensor": "resharding_units",

@@ -10,7 +10,8 @@ that evens the load.
 * `broadcast_chain`: a box enters the first host that needs it, and is forwarded from host to host, chunk by chunk.
 
 The simplest that is within 5 % of the fastest is chosen. Every plan is carried out on index grids before it is
-offered. Latency of a message is not modelled. Knows no models, no stages and no costs of computing.
+offered. One that is slower than the cards allow says by how much and why. Knows no models, no stages and no costs of
+computing.
 """
 
 from __future__ import annotations
@@ -20,38 +21,12 @@ from math import inf
 
 from ..errors import InputError
 from ..frozen import dataclass
-from .resharding_units import Box, Sharding, Tensor, Unit, check_moves, check_sharding, cut, elements, split, tiles, units
+from .resharding_gap import CHUNKS, TOLERATED, Bounds, Gap, gap_of
+from .resharding_time import Hosts, Step, flows, local_time, network_time
+from .resharding_units import Sharding, Tensor, Unit, check_moves, check_sharding, cut, elements, split, tiles, units
 
 #: From simple to complex.
 STRATEGIES = ("repeated_sends", "send_and_gather", "broadcast_chain")
-#: A simpler strategy is taken if it is slower by no more than this.
-TOLERATED = 1.05
-#: Chunks of the heaviest card.
-CHUNKS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Hosts:
-    """Where the devices are: the host of each, bytes/s of a host's network card and of a device's local links, each
-    per direction.
-    """
-
-    host_of: Mapping[int, int]
-    network_bytes_per_s: float
-    local_bytes_per_s: float = inf
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One box from one device to another: `send` and `forward` over the network, `copy` inside a host or on the
-    device itself.
-    """
-
-    kind: str
-    source: int
-    destination: int
-    box: Box
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +45,8 @@ class ReshardingPlan:
 
     `staging_bytes`: the largest chunk, which a device packs and unpacks because boxes are not contiguous.
     `alternatives` are all three strategies; the plan's own `strategy` is among them. `lower_bound_s`: no plan on
-    these cards is faster.
+    these cards is faster, latency apart; `local_bound_s`: nor one in which a device has from its own host what that
+    one holds. `gap`: why the plan takes longer than 5 % over that and a latency a hop of the chain.
     """
 
     steps: tuple[Step, ...]
@@ -80,6 +56,8 @@ class ReshardingPlan:
     alternatives: tuple[Alternative, ...]
     strategy: str
     lower_bound_s: float
+    local_bound_s: float = 0.0
+    gap: Gap | None = None
 
 
 def plan_resharding(tensor: Tensor, source: Sharding, destination: Sharding, cluster: Hosts) -> ReshardingPlan:
@@ -97,19 +75,29 @@ def plan_resharding(tensor: Tensor, source: Sharding, destination: Sharding, clu
     for strategy in STRATEGIES:
         steps = tuple(_steps(tensor, moving, cluster, strategy))
         check_moves(tensor, before, after, [(step.source, step.destination, step.box) for step in steps])
-        time = max(_network_time(steps, cluster, chunk), _local_time(steps, cluster))
         sent = sum(step.bytes for step in steps if step.kind != "copy")
+        # Where something comes from elsewhere, what is passed on inside a host waits for the first of it.
+        local = local_time(steps, cluster) + (cluster.latency_s if sent else 0.0)
+        time = max(network_time(flows(steps, cluster), cluster, chunk), local)
         offered.append((Alternative(strategy, time, sent), steps))
     fastest = min(alternative.time_s for alternative, _ in offered)
-    # Nor by more than that over the bound, where the fastest keeps within it.
-    limit = fastest * TOLERATED if not bound else max(fastest, min(fastest, bound) * TOLERATED)
+    limit = fastest * TOLERATED
+    if bound:
+        # Nor by more than that over the bound, where the fastest keeps within it.
+        limit = max(fastest, min(limit, bound * TOLERATED + cluster.latency_s))
     chosen, steps = next((a, s) for a, s in offered if a.time_s <= limit)
     by_link: dict[tuple[int, int], int] = {}
     for step in steps:
         link = (cluster.host_of[step.source], cluster.host_of[step.destination])
         by_link[link] = by_link.get(link, 0) + step.bytes
     staging = max((min(chunk, step.bytes) for step in steps if step.kind != "copy"), default=0)
-    return ReshardingPlan(steps, by_link, chosen.time_s, staging, tuple(a for a, _ in offered), chosen.strategy, bound)
+    hops = max((flow.hop for flow in flows(offered[-1][1], cluster)), default=0)
+    bounds = Bounds(bound, _most_inside(tensor, moving, cluster) / cluster.local_bytes_per_s, hops)
+    gap = gap_of(tensor, moving, steps, cluster, chosen.time_s, bounds, chunk)
+    alternatives = tuple(alternative for alternative, _ in offered)
+    return ReshardingPlan(
+        steps, by_link, chosen.time_s, staging, alternatives, chosen.strategy, bound, bounds.local_s, gap
+    )
 
 
 def _check_hosts(cluster: Hosts, devices: set[int]) -> None:
@@ -124,6 +112,8 @@ def _check_hosts(cluster: Hosts, devices: set[int]) -> None:
             raise InputError(
                 f"{name}_bytes_per_s is {speed}: more than 0 is expected", remedy="Bytes a second, per direction."
             )
+    if not 0 <= cluster.latency_s < inf:
+        raise InputError(f"latency_s is {cluster.latency_s}: 0 or more is expected", remedy="Seconds of one message.")
 
 
 def _hosts(devices: tuple[int, ...], cluster: Hosts) -> list[int]:
@@ -155,6 +145,17 @@ def _lower_bound(tensor: Tensor, moving: list[Unit], cluster: Hosts) -> float:
                 only[held[0]] = only.get(held[0], 0) + size
     busiest = max([0, *receive.values(), *only.values()])
     return max(busiest, total / max(1, len(senders))) / cluster.network_bytes_per_s
+
+
+def _most_inside(tensor: Tensor, moving: list[Unit], cluster: Hosts) -> int:
+    """The most bytes that a device needs and another of its host has already."""
+    into: dict[int, int] = {}
+    for unit in moving:
+        held = _hosts(unit.holders, cluster)
+        for device in unit.needed_by:
+            if device not in unit.holders and cluster.host_of[device] in held:
+                into[device] = into.get(device, 0) + elements(unit.box) * tensor.element_bytes
+    return max(into.values(), default=0)
 
 
 def _steps(tensor: Tensor, moving: list[Unit], cluster: Hosts, strategy: str) -> list[Step]:
@@ -259,82 +260,3 @@ def _senders(tensor: Tensor, moving: list[Unit], cluster: Hosts, strategy: str) 
             # The rest goes to the hosts that are left, so that a unit is cut at most once for each host.
             unit, hosts = parts[1], hosts[1:]
     return assigned
-
-
-def _flows(steps: tuple[Step, ...], cluster: Hosts) -> list[tuple[int, int, int, int]]:
-    """(sending host, receiving host, bytes, flow that it forwards or -1): one for each hop of each path between hosts.
-
-    Boxes on the same whole path travel as one flow, so the number of flows does not grow with the number of boxes.
-    """
-    by_box: dict[Box, list[Step]] = {}
-    for step in steps:
-        if step.kind != "copy":
-            by_box.setdefault(step.box, []).append(step)
-    sizes: dict[tuple[tuple[int, ...], int], int] = {}
-    for hops in by_box.values():
-        chain = (cluster.host_of[hops[0].source], *(cluster.host_of[hop.destination] for hop in hops))
-        for place, hop in enumerate(hops):
-            alone = (cluster.host_of[hop.source], cluster.host_of[hop.destination])
-            key = (chain, place) if hops[-1].kind == "forward" else (alone, 0)
-            sizes[key] = sizes.get(key, 0) + hop.bytes
-    place_of = {key: n for n, key in enumerate(sizes)}
-    return [
-        (path[hop], path[hop + 1], size, place_of[path, hop - 1] if hop else -1) for (path, hop), size in sizes.items()
-    ]
-
-
-def _network_time(steps: tuple[Step, ...], cluster: Hosts, chunk: int) -> float:
-    """Seconds until the last chunk arrives: every card sends one chunk and receives one at a time; a forward follows
-    its chunk.
-
-    List scheduling: of the chunks that can start, the one whose two cards have the most left to do.
-    """
-    flows = _flows(steps, cluster)
-    left = [flow[2] for flow in flows]
-    out_left: dict[int, int] = {}
-    in_left: dict[int, int] = {}
-    for sender, receiver, size, _ in flows:
-        out_left[sender] = out_left.get(sender, 0) + size
-        in_left[receiver] = in_left.get(receiver, 0) + size
-    done = [0] * len(flows)
-    running: dict[int, tuple[float, int]] = {}
-    busy_out, busy_in = set[int](), set[int]()
-    now = 0.0
-    while running or any(left):
-        ready = sorted(
-            (
-                n
-                for n, (sender, receiver, _, behind) in enumerate(flows)
-                if left[n] and n not in running and (behind < 0 or done[behind] >= min(done[n] + chunk, flows[n][2]))
-            ),
-            key=lambda n: -(out_left[flows[n][0]] + in_left[flows[n][1]]),
-        )
-        for n in ready:
-            sender, receiver = flows[n][:2]
-            if sender not in busy_out and receiver not in busy_in:
-                busy_out.add(sender)
-                busy_in.add(receiver)
-                size = min(chunk, left[n])
-                running[n] = (now + size / cluster.network_bytes_per_s, size)
-        now = min(end for end, _ in running.values())
-        for n in [n for n, (end, _) in running.items() if end <= now]:
-            _, size = running.pop(n)
-            sender, receiver = flows[n][:2]
-            busy_out.discard(sender)
-            busy_in.discard(receiver)
-            left[n] -= size
-            done[n] += size
-            out_left[sender] -= size
-            in_left[receiver] -= size
-    return now
-
-
-def _local_time(steps: tuple[Step, ...], cluster: Hosts) -> float:
-    """Seconds of the busiest local link: copies run behind the network, chunk by chunk: the slower one counts."""
-    out: dict[int, int] = {}
-    into: dict[int, int] = {}
-    for step in steps:
-        if step.kind == "copy":
-            out[step.source] = out.get(step.source, 0) + step.bytes
-            into[step.destination] = into.get(step.destination, 0) + step.bytes
-    return max([0, *out.values(), *into.values()]) / cluster.local_bytes_per_s

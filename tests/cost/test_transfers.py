@@ -14,7 +14,8 @@ from planproof.cost.sending import Transfer
 from planproof.cost.step import TimeModel
 from planproof.cost.transfers import End, crossing, message
 from planproof.plan import Mesh
-from planproof.search.resharding import Hosts, plan_resharding
+from planproof.search.resharding import plan_resharding
+from planproof.search.resharding_time import Hosts
 from planproof.search.resharding_units import Sharding, Tensor
 from time_cases import cluster, gpt, training, uniform
 

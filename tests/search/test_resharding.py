@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from planproof.errors import InputError, InternalFault
-from planproof.search.resharding import STRATEGIES, Hosts, ReshardingPlan, plan_resharding
+from planproof.search.resharding import STRATEGIES, ReshardingPlan, plan_resharding
+from planproof.search.resharding_time import Hosts
 from planproof.search.resharding_units import Sharding, Tensor, check_moves, tiles
 
 CARD = 1e9
