@@ -1,17 +1,18 @@
-"""Memory limits on top of min-plus elimination: a Lagrangian bound, and a small integer program that proves.
+"""Memory limits on top of min-plus elimination: a Lagrangian bound, choices that fit, and a small integer program that proves.
 
 With prices on the rows of memory the problem is one elimination again, and its minimum less the priced limits is a
 lower bound b. At the best prices found, the least total with one value (or one pair) forced is known for all of them
-at once (`clique_marginals`). What lies above b + delta is left out and HiGHS solves the rest; if its optimum is at
-most b + delta, all that was left out costs at least as much: a proof. Else delta becomes the gap that is left, and
-the program is solved once more.
+at once (`clique_marginals`), and the choices met there are made to fit (`incumbents`). What lies above b + delta is left out and
+HiGHS solves the rest; if its optimum is at most b + delta, all that was left out costs at least as much: a proof. Else delta
+becomes the gap that is left, and the program is solved once more. Where time ends that, bound and best choice are what is known.
 
 scipy is imported only here, and only when a limit binds. Knows nothing of operators or times: a row is a row.
 """
 
 from __future__ import annotations
 
-from math import fsum, inf
+from math import inf
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -20,64 +21,27 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 from ..frozen import dataclass
 from .elimination import Eliminated, EliminationOrder, Floats, Ints, clique_marginals, eliminate
+from .incumbents import Incumbents
+from .pairwise import ROUNDING, PairwiseProblem
 
-#: Relative excess of a limit, or of a proof, that is rounding of a sum.
-ROUNDING = 1e-12
 #: Evaluations of the Lagrangian: the bound needs no more, the integer program does the rest.
-_EVALUATIONS = 60
+_EVALUATIONS = 150
 #: Prices are good enough when the master problem promises no more than this, relatively.
 _PRICE_GAP = 1e-4
 #: How far above the bound values are kept, relatively, in the first program.
 _FIRST_DELTA = 0.01
 #: Programs solved at most with a growing delta; the last one leaves nothing out.
 _PROGRAMS = 6
-#: HiGHS gives up one program after so many nodes or seconds.
-_NODES, _SECONDS = 200_000, 60.0
+#: HiGHS gives up one program after so many nodes, and all that prove together after so many seconds.
+_NODES, _SECONDS = 200_000, 30.0
+#: Choices met on the way to the prices from which ones that fit are made.
+_REPAIRED = 8
+#: Pairs left above which a better choice is looked for first, and above which the first program takes half the gap alone.
+_MANY, _TOO_MANY = 5_000, 15_000
+#: The search for a better choice: variables that are free at a time, programs, and nodes of each.
+_FREE, _POLISHING, _POLISHING_NODES = 20, 60, 100
 #: The objective of a program is scaled to this, because HiGHS closes gaps to 1e-6, absolutely.
 _OBJECTIVE = 1e3
-
-
-@dataclass(frozen=True, slots=True)
-class PairwiseProblem:
-    """Unary costs, edges with their tables, and memory [rows, values of all variables one after another] in units of
-    each row's limit.
-    """
-
-    unary: list[Floats]
-    edges: list[tuple[int, int]]
-    tables: list[Floats]
-    memory: Floats
-
-    def total(self, choice: Ints) -> float:
-        """The sum of all costs of a choice."""
-        nodes = fsum(float(costs[s]) for costs, s in zip(self.unary, choice, strict=True))
-        return nodes + fsum(
-            float(table[choice[i], choice[j]]) for (i, j), table in zip(self.edges, self.tables, strict=True)
-        )
-
-    def scale(self, *totals: float) -> float:
-        """The size of totals, for programs that are solved to absolute tolerances: never far below that of the costs."""
-        costs = max((float(np.abs(one[one < inf]).max(initial=0.0)) for one in (*self.unary, *self.tables)), default=0.0)
-        return max(*map(abs, totals), 1e-3 * costs) or 1.0
-
-    def starts(self) -> Ints:
-        """Where the values of each variable begin, and the end of the last."""
-        return np.cumsum([0, *(costs.size for costs in self.unary)], dtype=np.int64)
-
-    def used(self, choice: Ints) -> Floats:
-        """Memory of a choice by row."""
-        return np.asarray(self.memory[:, self.starts()[:-1] + choice].sum(axis=1))
-
-    def restricted(self, kept: list[Ints]) -> PairwiseProblem:
-        """The problem of the values in `kept` alone."""
-        unary = [costs[left] for costs, left in zip(self.unary, kept, strict=True)]
-        tables = [table[np.ix_(kept[i], kept[j])] for (i, j), table in zip(self.edges, self.tables, strict=True)]
-        flat = np.concatenate([start + left for start, left in zip(self.starts(), kept, strict=False)])
-        return PairwiseProblem(unary, self.edges, tables, self.memory[:, flat])
-
-    def fits(self, choice: Ints) -> bool:
-        """Whether every limit holds, but for rounding."""
-        return bool((self.used(choice) <= 1 + ROUNDING).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +70,48 @@ def within_budget(
 ) -> Budgeted:
     """The least total within all limits; `free` is the minimum without them, which breaks one."""
     scipy_optimize()
-    priced, price, best = _best_prices(problem, order, buckets, free)
+    priced, prices, met = _best_prices(problem, order, buckets, free)
+    price = float(prices.sum())
     bound = priced.value - price
     if bound > _largest_total(problem):
         return Budgeted(None, inf, True)
+    incumbents = Incumbents(problem)
+    best = _best_fitting(problem, incumbents, met, prices)
     marginals = clique_marginals(order, priced)
     values = value_marginals(marginals, price)
     pairs = [pair_marginals(order, marginals, i, j) - price for i, j in problem.edges]
     scale = problem.scale(bound, free.value)
     # The prices cancel in every total, and may be much larger than the costs.
-    return by_marginals(problem, values, pairs, bound, best, scale, ROUNDING * (scale + price))
+    slack = ROUNDING * (scale + price)
+    if best is not None:
+        total = problem.total(best)
+        if _left(pairs, total) > _MANY:
+
+            def better(kept: list[Ints]) -> Ints | None:
+                allowed = [least <= total + slack for least in pairs]
+                return solve_program(problem, kept, allowed, scale, nodes=_POLISHING_NODES).choice
+
+            best = incumbents.polished(best, values, _FREE, _POLISHING, better)
+    return by_marginals(problem, values, pairs, bound, best, scale, slack)
+
+
+def _best_fitting(problem: PairwiseProblem, incumbents: Incumbents, met: list[Ints], prices: Floats) -> Ints | None:
+    """The best choice within all limits that a few of those met lead to, the nearest to fitting first."""
+    best, value = None, inf
+    excess = [float(np.maximum(problem.used(choice) - 1, 0.0).sum()) for choice in met]
+    nearest = sorted(range(len(met)), key=excess.__getitem__)[:_REPAIRED]
+    for k, weights in ((k, weights) for k in nearest for weights in (prices, np.zeros_like(prices))):
+        choice = incumbents.repaired(met[k], weights)
+        if choice is not None:
+            choice = incumbents.improved(choice)
+            if problem.fits(choice) and (total := problem.total(choice)) < value:
+                best, value = choice, total
+    return best
+
+
+def _left(pairs: list[Floats], total: float) -> int:
+    """How many pairs a choice below `total` may have."""
+    return sum(int((least < total).sum()) for least in pairs)
 
 
 def by_marginals(
@@ -129,11 +125,15 @@ def by_marginals(
     """
     value = inf if best is None else problem.total(best)
     lower, delta = bound, _FIRST_DELTA * scale
+    if best is not None:
+        # What is left of a good choice's gap may be solved at once; of a large problem the lower half gives the better bound.
+        delta = (value - bound) * (0.5 if _left(pairs, value) > _TOO_MANY else 1.0)
+    until = monotonic() + _SECONDS
     for program in range(_PROGRAMS):
         threshold = inf if program == _PROGRAMS - 1 else min(bound + delta, value) + slack
         kept = [np.flatnonzero((least <= threshold) & (least < inf)) for least in values]
         allowed = [(least <= threshold) & (least < inf) for least in pairs]
-        found = solve_program(problem, kept, allowed, scale)
+        found = solve_program(problem, kept, allowed, scale, seconds=max(1.0, until - monotonic()))
         if found.choice is not None and problem.total(found.choice) < value:
             best, value = found.choice, problem.total(found.choice)
         everything = threshold == inf or all(not (least[least < inf] > threshold).any() for least in (*values, *pairs))
@@ -147,12 +147,13 @@ def by_marginals(
 
 
 def solve_program(
-    problem: PairwiseProblem, kept: list[Ints], allowed: list[NDArray[np.bool_]], scale: float
-) -> Budgeted:
+    problem: PairwiseProblem, kept: list[Ints], allowed: list[NDArray[np.bool_]], scale: float, *, nodes: int = 0,
+    seconds: float = _SECONDS,
+) -> Budgeted:  # fmt: skip
     """The least total over the kept values and allowed pairs within all limits, as an integer program.
 
     x[v, s] in {0, 1} for each kept value, one a variable; z[i, s, j, t] >= 0 for each allowed pair of an edge, with x
-    as its marginals.
+    as its marginals. `nodes`: HiGHS gives up after so many, of 0 after as many as a proof may take.
     """
     if not all(k.size for k in kept):
         return Budgeted(None, inf, True)
@@ -199,20 +200,22 @@ def solve_program(
     factor = _OBJECTIVE / scale
     covers: list[Ints] = []
     while True:
-        limits = np.zeros((memory.shape[0] + len(covers), n_columns))
-        limits[: memory.shape[0], :n_x] = memory
+        limits = np.zeros((memory.shape[0] + len(covers), n_x))
+        limits[: memory.shape[0]] = memory
         for row, cover in enumerate(covers):
             limits[memory.shape[0] + row, cover] = 1.0
+        at, on = np.nonzero(limits)
         above = np.concatenate([np.ones(memory.shape[0]), [cover.size - 1.0 for cover in covers]])
         constraints = [optimize.LinearConstraint(marginals, rights, rights)]
         if above.size:
-            constraints.append(optimize.LinearConstraint(limits, -np.inf, above))
+            held = coo_array((limits[at, on], (at, on)), shape=(above.size, n_columns)).tocsr()
+            constraints.append(optimize.LinearConstraint(held, -np.inf, above))
         solved = optimize.milp(
             np.concatenate(costs) * factor,
             integrality=np.concatenate([np.ones(n_x), np.zeros(n_columns - n_x)]),
             bounds=optimize.Bounds(0, 1),
             constraints=constraints,
-            options={"mip_rel_gap": 0.0, "node_limit": _NODES, "time_limit": _SECONDS},
+            options={"mip_rel_gap": 0.0, "node_limit": nodes or _NODES, "time_limit": seconds},
         )
         proven = solved.status in (0, 2)
         if solved.x is None:
@@ -253,8 +256,8 @@ def _largest_total(problem: PairwiseProblem) -> float:
 
 def _best_prices(
     problem: PairwiseProblem, order: EliminationOrder, buckets: list[Floats | float], free: Eliminated
-) -> tuple[Eliminated, float, Ints | None]:
-    """The elimination at the best prices found, the sum of the prices, and the best choice met that fits.
+) -> tuple[Eliminated, Floats, list[Ints]]:
+    """The elimination at the best prices found, these prices, and the choices met.
 
     Cutting planes: every choice met bounds the Lagrangian by its cost plus its priced excess; the next prices lie
     half way between the best so far and the maximum of these bounds, which keeps them from jumping. Bounds on the
@@ -264,19 +267,13 @@ def _best_prices(
     starts = problem.starts()
     n_rows = problem.memory.shape[0]
     best_prices, best, best_value = np.zeros(n_rows), free, free.value
-    fitting: Ints | None = None
-    fitting_value = inf
     largest = 10 * max(abs(free.value), 1e-9)
-    met = free.choice
+    met = [free.choice]
     cuts: list[Floats] = []
     heights: list[float] = []
     for _ in range(_EVALUATIONS):
-        excess = problem.used(met) - 1
-        total = problem.total(met)
-        if excess.max() <= ROUNDING and total < fitting_value:
-            fitting, fitting_value = met, total
-        cuts.append(excess)
-        heights.append(total)
+        cuts.append(problem.used(met[-1]) - 1)
+        heights.append(problem.total(met[-1]))
         master = optimize.linprog(
             np.concatenate([np.zeros(n_rows), [-1.0]]),
             A_ub=np.column_stack([-np.array(cuts), np.ones(len(cuts))]),
@@ -296,7 +293,7 @@ def _best_prices(
         unary = [costs + priced[a:b] for costs, a, b in zip(problem.unary, starts, starts[1:], strict=False)]
         found = eliminate(order, unary, buckets)
         value = found.value - float(prices.sum())
-        met = found.choice
+        met.append(found.choice)
         if value > best_value:
             best_prices, best, best_value = prices, found, value
-    return best, float(best_prices.sum()), fitting
+    return best, best_prices, met

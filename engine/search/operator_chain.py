@@ -7,6 +7,7 @@ use the same table, its states renamed. Nothing here knows what a state is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +39,19 @@ def cut_table(piece: Piece, costs: Mapping[Variable, Floats], sizes: Mapping[Var
         tables, sizes = _without_dominated(tables, kept, sizes)
         order = _order([scope for scope, _ in tables], left, sizes)
     width = 0
-    for chosen, rest in order:
-        mine = [row for row in tables if chosen in row[0]]
-        tables = [row for row in tables if chosen not in row[0]]
+    # By number, so that what is summed and in which order does not depend on how it is found.
+    there = dict(enumerate(tables))
+    within: dict[Variable, set[int]] = {one: set() for one in left}
+    for at, (scope, _) in there.items():
+        for one in scope:
+            within.setdefault(one, set()).add(at)
+    for made, (chosen, rest) in enumerate(order, start=len(tables)):
+        own = sorted(within.pop(chosen))
+        mine = [there.pop(at) for at in own]
+        for (scope, _), at in zip(mine, own, strict=True):
+            for one in scope:
+                if one != chosen:
+                    within[one].discard(at)
         width = max(width, len(rest))
         if _count(rest, sizes) > LARGEST or _count(rest, sizes) * sizes[chosen] > MOST_SUMS:
             raise InputError(
@@ -48,9 +59,10 @@ def cut_table(piece: Piece, costs: Mapping[Variable, Floats], sizes: Mapping[Var
                 code="input.graph.width",
                 remedy="Use fewer mesh axes, or a graph whose blocks are connected by fewer tensors.",
             )
-        tables.append((tuple(rest), _least(mine, tuple(rest), chosen, sizes)))
-    scope = tuple(kept)
-    total = _summed(tables, scope, sizes)
+        there[made] = tuple(rest), _least(mine, tuple(rest), chosen, sizes)
+        for one in rest:
+            within[one].add(made)
+    total = _summed(list(there.values()), tuple(kept), sizes)
     shape = tuple(sizes[one] if one is not None else 1 for one in (piece.entering, piece.leaving))
     return total.reshape(shape), width
 
@@ -65,17 +77,24 @@ def _order(
             near.setdefault(one, set()).update(scope)
     for one, beside in near.items():
         beside.discard(one)
-    sums = {one: (_count(near[one], sizes) * sizes[one], k) for k, one in enumerate(left)}
+    place = {one: k for k, one in enumerate(left)}
+    sums = {one: _count(near[one], sizes) * sizes[one] for one in left}
+    heap = [(sums[one], k) for one, k in place.items()]
+    heapify(heap)
     found = []
-    while sums:
-        chosen = min(sums, key=sums.__getitem__)
+    while heap:
+        at, k = heappop(heap)
+        chosen = left[k]
+        if sums.get(chosen) != at:
+            continue
         del sums[chosen]
         beside = near.pop(chosen)
         found.append((chosen, sorted(beside)))
         for one in beside:
             near[one] = (near[one] | beside) - {one, chosen}
-            if one in sums:
-                sums[one] = (_count(near[one], sizes) * sizes[one], sums[one][1])
+            if one in sums and (now := _count(near[one], sizes) * sizes[one]) != sums[one]:
+                sums[one] = now
+                heappush(heap, (now, place[one]))
     return found
 
 

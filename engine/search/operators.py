@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
 from ..frozen import dataclass
-from .budget import PairwiseProblem, value_marginals, within_budget
+from .budget import value_marginals, within_budget
 from .dominance import undominated
 from .elimination import EliminationOrder, Floats, Ints, bucket_tables, clique_marginals, eliminate, elimination_order
+from .pairwise import PairwiseProblem
 from .relaxation import beyond_width
 
 #: Elimination tables larger than this, in numbers, are not held, only what is left of them.

@@ -13,8 +13,9 @@ from math import inf, prod
 
 import numpy as np
 
-from .budget import ROUNDING, Budgeted, PairwiseProblem, by_marginals, pair_marginals, value_marginals
+from .budget import Budgeted, by_marginals, pair_marginals, value_marginals
 from .elimination import EliminationOrder, Floats, Ints, bucket_tables, clique_marginals, eliminate, elimination_order
+from .pairwise import ROUNDING, PairwiseProblem
 
 #: Rounds of moving parts.
 _ROUNDS = 30
