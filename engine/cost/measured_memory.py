@@ -49,8 +49,7 @@ def measured_memory(stage: MeasuredStage | None, memory: StageMemory) -> StageMe
         rows["in-flight activations"] = Row("in-flight activations", round(held * stage.activation), formula)
     if stage.workspace is not None:
         rows["workspace"] = Row("workspace", stage.workspace, "[profile] peak less what persists")
-    if stage.state is not None and stage.activation is not None:
-        rows.setdefault("workspace", Row("workspace", 0, "[profile] peak less what persists"))
+    if len(rows) == len(STANDS_FOR):
         return _measured(stage, memory, tuple(rows.values()))
     if stage.memory is not None:
         return _measured(stage, memory, (Row("memory", stage.memory, "[profile] one rank, everything", ONE_FIGURE),))

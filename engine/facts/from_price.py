@@ -90,7 +90,9 @@ def measured_rows(profile: MeasuredProfile, plan: PlanCase, layers: int) -> list
 
 
 def measured_memory_facts(case: Case, plan: PlanCase, ledger: Sequence[StageMemory] = ()) -> Iterator[Fact]:
-    """Memory of each stage summed from the proposal's own profile, where all of its layers were measured."""
+    """Memory of each stage summed from the proposal's own profile, where all of its layers were measured; of rows that have no
+    figure of the whole, what persists alone.
+    """
     profile, model = usable_profile(case), model_of(case)
     if profile is None or model is None:
         return
@@ -100,9 +102,12 @@ def measured_memory_facts(case: Case, plan: PlanCase, ledger: Sequence[StageMemo
     stages = measured_rows(profile, plan, model.layers)
     ends = profile.separate_ends
     for k, rows in enumerate(stages):
-        if rows is None or any(row.memory is None for row in rows):
+        if rows is None:
             continue
-        total = sum(row.memory for row in rows if row.memory is not None)
+        held = [row.state if row.memory is None else row.memory for row in rows]
+        if None in held:
+            continue
+        total = sum(one for one in held if one is not None)
         offset = 1 if ends else 0
         yield fact(
             "measured_memory",
