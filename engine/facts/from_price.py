@@ -108,6 +108,8 @@ def measured_memory_facts(case: Case, plan: PlanCase, ledger: Sequence[StageMemo
         if None in held:
             continue
         total = sum(one for one in held if one is not None)
+        # What persists may have been read when gradients were freed.
+        kept = STATES if all(row.memory is not None for row in rows) else (STATES[0], STATES[2])
         offset = 1 if ends else 0
         yield fact(
             "measured_memory",
@@ -123,7 +125,8 @@ def measured_memory_facts(case: Case, plan: PlanCase, ledger: Sequence[StageMemo
             capacity_bytes=round(capacity),
             excess_bytes=total - round(capacity),
             rows=len(rows),
-            states_bytes=sum(ledger[k].row(name).bytes for name in STATES) if k < len(ledger) else None,
+            states_bytes=sum(ledger[k].row(name).bytes for name in kept) if k < len(ledger) else None,
+            states=" and ".join((", ".join(kept[:-1]), kept[-1])),
         )
 
 

@@ -1,4 +1,4 @@
-"""A profile that has some bytes of a stage and not others: what it does not have is estimated, and what it has must be possible."""
+"""A profile that has some bytes of a stage and not others: what it lacks is estimated, and what it has must be possible."""
 
 from __future__ import annotations
 

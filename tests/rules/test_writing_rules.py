@@ -66,7 +66,7 @@ def test_a_new_rule_of_each_phase_loads_and_fails_until_it_is_filled_in(phase: s
 
 
 def test_what_a_new_rule_may_not_be_is_told(here: Path) -> None:
-    assert "Ids are never reused; MEM010 is free" in run("rules", "new", "MEM001", "memory", "Twice")
+    assert "Ids are never reused; MEM011 is free" in run("rules", "new", "MEM001", "memory", "Twice")
     assert "three capital letters" in run("rules", "new", "acm1", "memory", "Small")
     assert "did you mean 'memory'" in run("rules", "new", "ACM001", "memori", "Wrong phase")
     assert "72 characters" in run("rules", "new", "ACM001", "memory", "!")
