@@ -48,9 +48,9 @@ class GraphMemoryTerms(MemoryTerms):
         stage, recompute = plan.stages[index], plan.recompute_of(index)
         kernel, copied, formed = attention or self.attentions[1], copy or self.copies[1], loss or self.losses[1]
         key = (
-            run_of(self.graph, stage, local_microbatch(plan, stage)), stage.mesh, stage.layouts, recompute,
-            kernel, copied, formed, plan.zero, plan.zero == 3 and plan.pipeline > 1 and plan.accumulation > 1, plan.order,
-            plan.pipeline if plan.order[-1:] != ("pipeline",) else 0,
+            run_of(self.graph, stage, local_microbatch(plan, stage)), stage.mesh, stage.layouts, plan.sequence_parallel,
+            recompute, kernel, copied, formed, plan.zero, plan.zero == 3 and plan.pipeline > 1 and plan.accumulation > 1,
+            plan.order, plan.pipeline if plan.order[-1:] != ("pipeline",) else 0,
         )  # fmt: skip
         found = self._stages.get(key)
         if found is None:

@@ -67,6 +67,14 @@ class StageParts:
         return self.shared + sum(one.divided + one.whole for one in self.layers)
 
 
+class Choice(NamedTuple):
+    """One layout of a layer. `seconds`: of a microbatch, without and with all of its forward pass repeated."""
+
+    layout: LayerLayout
+    parts: LayerParts
+    seconds: tuple[float, float]
+
+
 class Counts(NamedTuple):
     """Parameters of a device: all, and those whose gradients the tensor devices sum."""
 
@@ -97,6 +105,7 @@ class GraphTimeModel(TimeModel):
         self._wire_parameter = DTYPE_BYTES[precision.parameters]
         self._parts_of: dict[tuple[object, ...], StageParts] = {}
         self._stage_costs: dict[tuple[object, ...], StageCost] = {}
+        self._chosen: dict[tuple[object, ...], dict[int, dict[int | None, Choice]]] = {}
 
     def under(self, factors: Factors) -> TimeModel:
         """The same under other factors, layouts as they are."""
@@ -118,7 +127,8 @@ class GraphTimeModel(TimeModel):
         recompute = stage.recompute or plan.recompute
         groups = self.layout(plan, stage.mesh)
         run = run_of(self.graph, stage, local_microbatch(plan, stage))
-        key = (run, stage.mesh, stage.layouts, groups, recompute, plan.zero)
+        parallel = plan.sequence_parallel and stage.mesh.tensor > 1
+        key = (run, stage.mesh, stage.layouts, parallel, groups, recompute, plan.zero)
         found = self._stage_costs.get(key)
         if found is None:
             parts = self.stage_parts(plan, stage, recompute)
@@ -164,7 +174,7 @@ class GraphTimeModel(TimeModel):
         groups, sequences = self.layout(plan, stage.mesh), local_microbatch(plan, stage)
         again = recompute is Recompute.FULL
         run = run_of(self.graph, stage, sequences)
-        key = (run, stage.mesh, stage.layouts, groups.tensor, groups.data, again)
+        key = (run, stage.mesh, stage.layouts, plan.sequence_parallel, groups.tensor, groups.data, again)
         found = self._parts_of.get(key)
         if found is None:
             found = self._parts_of[key] = self._quickest(plan, stage, groups, again=again)
@@ -172,20 +182,21 @@ class GraphTimeModel(TimeModel):
 
     def _quickest(self, plan: Plan, stage: Stage, groups: Layout, *, again: bool) -> StageParts:
         tensor, data, sequences = groups.tensor, (stage.mesh.data, groups.data[1]), local_microbatch(plan, stage)
-        rows = [self.layouts.of_stage(plan, stage, k, tensor) for k in range(stage.first, stage.last + 1)]
-        key = (run_of(self.graph, stage, sequences), stage.mesh, stage.layouts, tensor[0], again)
-        ways = [one.carry for one in rows[0] if all(any(one.carry == two.carry for two in row) for row in rows)]
+        rows = self._choices(plan, stage, tensor, data)
+        parallel = plan.sequence_parallel and stage.mesh.tensor > 1
+        key = (run_of(self.graph, stage, sequences), stage.mesh, stage.layouts, parallel, tensor[0], again)
+        ways = [way for way in rows[0] if all(way in row for row in rows)]
         # Under other rates and links layouts stay as they are.
         if not self._nominal and key in self.layouts.ways:
             ways = [self.layouts.ways[key]]
         shared = sum(count for count, _ in self.shared_elements(stage))
         best: tuple[float, StageParts] | None = None
         for way in ways:
-            chosen = tuple(next(one for one in row if one.carry == way) for row in rows)
-            parts = tuple(self.layers.parts(one, tensor, data) for one in chosen)
-            seconds = fsum(one.forward + one.backward + one.weight + (one.again if again else 0.0) for one in parts)
+            chosen = [row[way] for row in rows]
+            seconds = fsum(one.seconds[again] for one in chosen)
             if best is None or seconds < best[0]:
-                best = seconds, StageParts(way, parts, chosen, shared)
+                parts, layouts = tuple(one.parts for one in chosen), tuple(one.layout for one in chosen)
+                best = seconds, StageParts(way, parts, layouts, shared)
         if best is not None and self._nominal:
             self.layouts.ways[key] = best[1].carry
         if best is None:
@@ -195,6 +206,23 @@ class GraphTimeModel(TimeModel):
                 code="input.layout", remedy="State other dims under 'layouts', or a tensor degree that divides them.",
             )  # fmt: skip
         return best[1]
+
+    def _choices(
+        self, plan: Plan, stage: Stage, tensor: tuple[int, int], data: tuple[int, int]
+    ) -> list[dict[int | None, Choice]]:
+        """For each layer of a stage its layouts by the way that their carries lie."""
+        parallel = plan.sequence_parallel and stage.mesh.tensor > 1
+        key = stage.mesh, local_microbatch(plan, stage), stage.layouts, parallel, tensor, data
+        known = self._chosen.setdefault(key, {})
+        for layer in range(stage.first, stage.last + 1):
+            if layer not in known:
+                row = known[layer] = {}
+                for layout in self.layouts.of_stage(plan, stage, layer, tensor):
+                    if layout.carry not in row:
+                        parts = self.layers.parts(layout, tensor, data)
+                        once = parts.forward + parts.backward + parts.weight
+                        row[layout.carry] = Choice(layout, parts, (once + 0.0, once + parts.again))
+        return [known[layer] for layer in range(stage.first, stage.last + 1)]
 
     def shared_elements(self, stage: Stage) -> list[tuple[int, bool]]:
         """(elements on a device, whether the tensor axis divides them) of each parameter of a stage that several layers use."""

@@ -214,6 +214,15 @@ def stage_memory(plan: Plan, index: int, memory: MemoryModel, sheet: DeviceSheet
     )
 
 
+def may_fit(plan: Plan, index: int, memory: MemoryModel, sheet: DeviceSheet) -> bool:
+    """Whether stage `index` is not sure to be too large: what `fits` says of its ledger, without the ledger."""
+    device, flight = memory.device(sheet), memory.terms.flight(plan, index)
+    terms = memory.terms.stage(plan, index)
+    allocated = terms.amounts(flight, device.workspace, plan.pipeline > 1).allocated
+    low, _ = _allocated_interval(plan, index, memory, device, terms, flight, allocated)
+    return low + device.context.low <= device.capacity
+
+
 def _bytes(value: int, low: float, high: float, deciders: tuple[Decider, ...]) -> Estimate:
     return Estimate(float(value), low, high, Dimension.BYTES, Grade.ESTIMATED, deciders)
 

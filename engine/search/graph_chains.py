@@ -29,7 +29,6 @@ from .setting import Bounded, Chain, Floats, Setting
 EXPANSIONS = 2_000
 #: More bytes than any stage exceeds its device by, and the least difference between two misses that is looked for.
 _ANY, _STEP = 2**80, 2**20
-_RANK = {"no": 0, "at_risk": 1, "yes": 2}
 
 
 class GraphChains:
@@ -49,7 +48,8 @@ class GraphChains:
         self.units = self.devices // self.unit if self.unit else 0
         self._works: dict[int, tuple[Floats, Floats]] = {}
         self._tables: list[Floats] | None = None
-        self._longest: dict[tuple[int, int], NDArray[np.int64]] = {}
+        self._aligned: dict[tuple[int, int], NDArray[np.int64]] = {}
+        self._inside: dict[tuple[int, int], NDArray[np.bool_]] = {}
         self._measured: dict[Mesh, list[tuple[int, int, MeasuredStage]]] = {}
         self._places: dict[Mesh, frozenset[tuple[int, int]]] = {}
         self._excesses: dict[tuple[int, int, int, int], tuple[int, str]] = {}
@@ -117,43 +117,65 @@ class GraphChains:
                 total[first, last] = fsum(row[1] for row in rest) + one.durations.total
         return forward, total
 
-    def fit(self, stage: int, option: int, first: int, last: int, *, measured: bool = False) -> int:
-        """0: never fits, 1: may, 2: surely, at that place in the pipeline. `measured`: with what was measured there."""
-        one, p = self.setting, self.setting.stages
-        mesh, kind = self.options[option]
-        flight = in_flight(one.schedule, stage, p, one.accumulation, 1)
-        run = self.pricer.graph.signature(first, last, one.sequences // mesh.data)
-        key = (flight, mesh, kind, run, one.zero, one.zero == 3, p > 1, (first, last) if measured else ())
-        known = self.pricer.known_fits.get(key)
-        if known is None:
-            probe = self.probe(option, stage, first, last)
-            known = self.pricer.known_fits[key] = _RANK[self.pricer.stage_fit(probe, stage, measured=measured)]
-        return known
+    def _reach(self, stage: int, option: int) -> NDArray[np.int64]:
+        """[first] the last layer up to which a stage may hold at that place in the pipeline; first - 1 where it holds none.
+
+        With every layer and every microbatch in flight more a stage holds more, so that what is known of other numbers of
+        microbatches, in whatever setting, bounds this one.
+        """
+        one, (mesh, kind) = self.setting, self.options[option]
+        held = in_flight(one.schedule, stage, one.stages, one.accumulation, 1).chunks
+        key = (
+            "reach", mesh, kind, one.sequences // mesh.data, one.zero, one.zero == 3 and one.accumulation > 1, one.stages > 1,
+            one.schedule, one.order, one.stages if one.order[-1:] != ("pipeline",) else 0,
+        )  # fmt: skip
+        known = self.pricer.reaches.setdefault(key, {})
+        if held not in known:
+            fewer = max((number for number in known if number < held), default=None)
+            more = min((number for number in known if number > held), default=None)
+            most = known[fewer] if fewer is not None else np.full(self.layers, self.layers - 1)
+            least = known[more] if more is not None else np.arange(self.layers) - 1
+            found, last = np.empty(self.layers, dtype=np.int64), -1
+            for first in range(self.layers):
+                # Without its first layer a stage holds less: it reaches at least as far.
+                last = max(last, int(least[first]))
+                while last < most[first] and self._may(key, held, stage, option, first, last + 1):
+                    last += 1
+                found[first] = last
+            known[held] = found
+        return known[held]
+
+    def _may(self, key: tuple[object, ...], held: int, stage: int, option: int, first: int, last: int) -> bool:
+        """Whether a stage may fit with `held` microbatches in flight. Runs that are alike share what is known of them."""
+        run = key, self.pricer.graph.signature(first, last, self.setting.sequences // self.options[option][0].data)
+        fitting, missing = self.pricer.flights.get(run, (0, inf))
+        if fitting < held < missing:
+            if self.pricer.stage_may_fit(self.probe(option, stage, first, last), stage):
+                fitting = held
+            else:
+                missing = held
+            self.pricer.flights[run] = fitting, missing
+        return held <= fitting
 
     def _allowed(self, stage: int, option: int) -> NDArray[np.bool_]:
-        """[first, last] whether a stage may fit there: with every layer more it holds more."""
+        """[first, last] whether a stage may fit there."""
         key = stage, option
-        if key not in self._longest:
+        known = self._inside.get(key)
+        if known is None:
             p, layers = self.setting.stages, self.layers
-            longest = np.arange(layers) - 1
-            firsts = range(stage, layers - (p - 1 - stage)) if stage else (0,)
-            ends = (layers - 1,) if stage == p - 1 else range(layers - (p - 1 - stage))
-            last, most = firsts[0] - 1, ends[-1]
-            for first in firsts:
-                # Without its first layer a stage holds less: it reaches at least as far.
-                last = max(last, first - 1)
-                while last < most and self.fit(stage, option, first, last + 1):
-                    last += 1
-                longest[first] = last
-            self._longest[key] = longest
-        inside: NDArray[np.bool_] = np.arange(self.layers)[None, :] <= self._longest[key][:, None]
-        if self.pricer.has_profile:
-            # Bytes that were measured need not grow with the layers.
-            p = self.setting.stages
-            for first, last in places(self.layers, stage, p):
-                if (first, last) in self._remembered(option):
-                    inside[first, last] = self.fit(stage, option, first, last, measured=True) > 0
-        return inside
+            reach = np.minimum(self._reach(stage, option), layers - 1 - (p - 1 - stage))
+            # The stages before this one hold a layer each.
+            reach[:stage] = -1
+            if stage == 0:
+                reach[1:] = -1
+            known = self._inside[key] = np.arange(layers)[None, :] <= reach[:, None]
+            known &= np.arange(layers)[None, :] >= np.arange(layers)[:, None]
+            if self.pricer.has_profile:
+                # Bytes that were measured need not grow with the layers.
+                for first, last in places(layers, stage, p):
+                    if (first, last) in self._remembered(option):
+                        known[first, last] = self.pricer.stage_fit(self.probe(option, stage, first, last), stage) != "no"
+        return known
 
     def _remembered(self, option: int) -> frozenset[tuple[int, int]]:
         """The runs of layers of which some memory was measured."""
@@ -166,14 +188,19 @@ class GraphChains:
 
     def _columns(self, stage: int, size: int) -> NDArray[np.int64]:
         """Units left before a stage of `size`, such that it lies within a node or on whole nodes, and each later one has one."""
-        behind = self.setting.stages - 1 - stage
-        if not self.unit:
-            return np.zeros(1, dtype=np.int64)
-        left = np.arange(size + behind, self.units + 1)
-        aligned = (self.units - left) * self.unit % min(size * self.unit, self.node) == 0
-        if stage == 0:
-            aligned &= left == self.units
-        return np.asarray(left[aligned])
+        known = self._aligned.get((stage, size))
+        if known is None:
+            behind = self.setting.stages - 1 - stage
+            if not self.unit:
+                left = np.zeros(1, dtype=np.int64)
+            else:
+                left = np.arange(size + behind, self.units + 1)
+                aligned = (self.units - left) * self.unit % min(size * self.unit, self.node) == 0
+                if stage == 0:
+                    aligned &= left == self.units
+                left = np.asarray(left[aligned])
+            known = self._aligned[stage, size] = left
+        return known
 
     def _table(self, *, fitting: bool) -> list[Floats]:
         """[stage][layer, units left] the least bound of what is behind; inf where none fits."""

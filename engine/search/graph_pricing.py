@@ -10,6 +10,7 @@ from math import inf, prod
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..cluster import Cluster
 from ..cost.graph_layer import TENSOR, Forms, LayerLayout
@@ -93,6 +94,10 @@ class GraphPlanPricer(PlanPricer):
         self.pricer = self._pricer
         self.numbers, self.headroom = numbers, headroom
         self.known_fits = {}
+        #: The layers up to which stages fit, by what decides it and the microbatches in flight, as settings find it out.
+        self.reaches: dict[tuple[object, ...], dict[int, NDArray[np.int64]]] = {}
+        #: The most microbatches in flight with which a run of layers may fit, and the fewest with which it does not.
+        self.flights: dict[tuple[object, ...], tuple[int, float]] = {}
         self._least_hops = {}
         self.stretched = None
         self._tables: dict[object, tuple[Floats, Floats]] = {}

@@ -15,7 +15,7 @@ from ..cost import MemoryModel, Priced, Pricer, StageMemory, StepTime, TimeLedge
 from ..cost.makespan import makespan
 from ..cost.measured import MeasuredNumbers, MeasuredStage, latencies, measured_estimate, mixed_estimate, nothing_measured
 from ..cost.measured_memory import measured_ledger, measured_memory
-from ..cost.memory import Fit, excess_bytes, feasible, fits, peak_stage, stage_device, stage_memory
+from ..cost.memory import Fit, excess_bytes, feasible, fits, may_fit, peak_stage, stage_device, stage_memory
 from ..cost.memory_terms import BARE, Implementation, local_microbatch
 from ..cost.schedule import closed_form, lower_bound
 from ..cost.simulation import Durations, Pipeline
@@ -158,6 +158,12 @@ class PlanPricer:
         if self.headroom and memory.device.value > (1 - self.headroom) * memory.capacity_bytes:
             return "no"
         return fits(memory)
+
+    def stage_may_fit(self, plan: Plan, stage: int) -> bool:
+        """Whether one stage is not sure to be too large by the estimate alone: `stage_fit` is not "no"."""
+        if self.headroom:
+            return self.stage_fit(plan, stage, measured=False) != "no"
+        return may_fit(plan, stage, self.memory_model, stage_device(plan, stage, self.cluster))
 
     def stage_excess(self, memory: StageMemory) -> int:
         """Bytes by which a stage exceeds its device, less what the policy keeps free; 0 or less within it."""

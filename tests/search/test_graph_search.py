@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,9 +17,11 @@ from planproof.model.builders_convolution import wide_resnet_graph
 from planproof.model.builders_towers import encoder_decoder_graph
 from planproof.model.graph_model import GraphModel
 from planproof.plan import Mesh, Plan, Recompute, Stage, even_stages
+from planproof.search.graph_chains import GraphChains
 from planproof.search.graph_pricing import GraphPlanPricer
 from planproof.search.graph_search import GraphSearch
 from planproof.search.graph_space import GraphSpace, GraphUneven, is_uniform
+from planproof.search.measured_work import places
 from planproof.search.pricing import PlanPricer
 from planproof.search.setting import Setting
 from planproof.search.space import Limits
@@ -212,3 +215,36 @@ def test_selective_recomputation_of_no_attention_is_said_to_be_none() -> None:
     space = GraphSpace(graph, WORK, cluster(random.Random(1), 4), Limits(recomputes=("selective",)))
     assert space.recomputes == (Recompute.NONE,)
     assert any(one.dimension == "recompute selective" for one in space.left_out)
+
+
+def with_memory(there: Cluster, size: float) -> Cluster:
+    """The cluster with so many bytes of memory a device."""
+    group = there.nodes[0]
+    device = replace(group.device, memory_usable=replace(group.device.memory, value=size))
+    return replace(there, nodes=(replace(group, sheet=replace(group.sheet, device=device)),))
+
+
+def test_which_runs_of_layers_may_fit_is_what_each_ledger_says() -> None:
+    """Settings bound each other's answers; asked one by one, every stage at every place gets the same."""
+    open_places = closed = 0
+    for seed in range(60 if os.environ.get("PLANPROOF_LONG") else 8):
+        space, roomy = problem(seed)
+        settings = GraphUneven(space).settings
+        draw = random.Random(seed)
+        # Devices that hold from a third of what the largest stage needs to a little more.
+        plans = [plan for shape in space.shapes for plan in space.variants(shape)]
+        largest = max((one.allocated.low + one.context.low for plan in plans for one in roomy.ledger(plan)), default=2e10)
+        there = with_memory(space.cluster, largest * draw.uniform(0.3, 1.2))
+        pricer = GraphPlanPricer(space.graph, WORK, there)
+        for setting in draw.sample(settings, min(8, len(settings))):
+            chains = GraphChains(pricer, setting)
+            alone = GraphPlanPricer(space.graph, WORK, there)
+            for stage, option in product(range(setting.stages), range(len(chains.options))):
+                allowed = chains._allowed(stage, option)
+                for first, last in places(space.graph.layers, stage, setting.stages):
+                    expected = alone.stage_fit(chains.probe(option, stage, first, last), stage) != "no"
+                    assert allowed[first, last] == expected, (seed, setting, stage, option, first, last)
+                    open_places += expected
+                    closed += not expected
+    assert open_places > 100
+    assert closed > 50
