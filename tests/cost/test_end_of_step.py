@@ -63,7 +63,7 @@ def test_what_meshes_share_is_what_each_has(overlap: bool) -> None:
     one = TimeModel(HALF, work, MACHINE)
     kinds: dict[object, tuple[float, ...]] = {}
     shared = 0
-    for _ in range(60):
+    for _ in range(150):
         plan = plan_of(chance, HALF)
         fresh = TimeModel(HALF, work, MACHINE, constants=one.constants)
         assert one.costs(plan) == fresh.costs(plan)
