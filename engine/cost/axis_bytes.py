@@ -14,7 +14,8 @@ from .collective_formulas import rounds
 from .collectives import FREE, Network, Spent
 from .factors import NOMINAL
 from .memory_terms import local_microbatch
-from .stage import Layout, StagePricer
+from .stage import StagePricer
+from .stage_costs import Layout
 from .states import expert_tensor, shard_groups
 from .step import TimeModel
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from .simulation import Durations
 
 if TYPE_CHECKING:
-    from .stage import StageCost
+    from .stage_costs import StageCost
     from .transfers import Hop
 
 #: Names of the terms that collectives inside a stage are priced under, and that waiting for a port is added to.

@@ -18,7 +18,7 @@ from ..plan import Plan, Recompute, Schedule
 from .memory_terms import local_microbatch
 from .placement import slowest_device
 from .simulation import FORWARD, WEIGHT, Durations, Link, Pipeline, simulate
-from .stage import EXPOSED, EXPOSED_TERMS, LayerCost
+from .stage_costs import EXPOSED, EXPOSED_TERMS, LayerCost
 from .step import StepTime, TimeModel
 
 #: Tasks that are simulated for the chain; a longer step is continued at its own steady pace.

@@ -29,12 +29,12 @@ from .overlap import add, beside, exposed
 from .placement import blocks
 from .sending import Transfer
 from .simulation import Durations
-from .stage import STAGE_TERMS, StageCost
+from .stage_costs import STAGE_TERMS, StageCost
 from .step import TimeModel
 from .transfers import End, Hop, message
 
 if TYPE_CHECKING:
-    from .stage import Layout
+    from .stage_costs import Layout
 
 
 class Layouts(Protocol):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import NamedTuple
 
 from ..model import DTYPE_BYTES, Dispatcher, Transformer, Workload
 from ..plan import Mesh, Recompute, Stage
@@ -22,88 +21,14 @@ from .compute import (
     embedding_work,
     head_work,
     layer_work,
-    optimizer_seconds,
 )
-from .contention import free_window
 from .dispatch import copies_between
+from .end_of_step import EndOfStep
 from .factors import Constant, Factors
-from .overlap import add, beside, by_tier, exposed, floor, longer, shared, wait
+from .overlap import add, beside, by_tier, floor, longer, shared, wait
 from .simulation import Durations
-from .states import expert_tensor, padded_vocabulary, rank_parameters, shard_groups
-
-#: What the seconds of a stage are spent on, in the order of `StageCost.terms`.
-STAGE_TERMS = (
-    "gemm", "attention", "memory", "launch", "tensor", "context", "expert", "gather", "recompute", "ends",
-)  # fmt: skip
-
-
-#: Those of them that are exposed collectives, and where they stand.
-EXPOSED_TERMS = ("tensor", "context", "expert", "gather")
-EXPOSED = slice(4, 8)
-
-
-class Layout(NamedTuple):
-    """How a stage's groups lie on the cluster: sizes and strides, in devices."""
-
-    tensor: tuple[int, int]
-    context: tuple[int, int]
-    expert: tuple[int, int]
-    expert_tensor: tuple[int, int]
-    #: Where dense parameters and routed experts are replicated or sharded.
-    data: tuple[int, int]
-    expert_data: tuple[int, int]
-
-
-def layout(mesh: Mesh, strides: Mapping[str, int]) -> Layout:
-    """The groups of `mesh` with axes `strides` apart. The expert group divides data x context, from the inner one
-    outwards.
-
-    Under an expert-tensor degree below the tensor degree it takes in the rest of the tensor group first.
-    """
-    t, inner = mesh.tensor, expert_tensor(mesh)
-    replicas = [(size, strides[axis]) for axis, size in (("context", mesh.context), ("data", mesh.data)) if size > 1]
-    stride = min((step for _, step in replicas), default=mesh.tensor)
-    dense, experts = shard_groups(mesh)
-    expert_stride = strides["tensor"] * inner if inner < t else stride
-    return Layout(
-        tensor=(t, strides["tensor"]),
-        context=(mesh.context, strides["context"]),
-        expert=(mesh.expert, expert_stride),
-        expert_tensor=(inner, strides["tensor"]),
-        data=(dense, stride),
-        expert_data=(experts, expert_stride * mesh.expert),
-    )
-
-
-class StageCost(NamedTuple):
-    """One microbatch on one stage, and what the stage adds to the end of a step.
-
-    `backward` is without `weight`, the weight gradients, for which nothing waits; recomputation is in `backward`.
-    `terms` are those of `STAGE_TERMS` and add up to `durations.total`. `tiers`: communication by tier, exposed or not,
-    of one microbatch.
-    """
-
-    durations: Durations
-    terms: tuple[float, ...]
-    compute: float
-    tiers: tuple[tuple[str, float], ...]
-    #: Outside the pipeline, once a step: exposed gradient synchronisation, and the optimizer.
-    sync: float
-    sync_tiers: tuple[tuple[str, float], ...]
-    optimizer: float
-    #: What must be said of the estimate: dtype stand-ins.
-    instead: str
-
-
-class LayerCost(NamedTuple):
-    """One layer and microbatch, communication included."""
-
-    durations: Durations
-    terms: tuple[float, ...]
-    compute: float
-    tiers: tuple[tuple[str, float], ...]
-    #: Of the exposed collectives (`EXPOSED_TERMS`), what the forward pass waits for.
-    ahead: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+from .stage_costs import STAGE_TERMS, LayerCost, Layout, StageCost, of_layer
+from .states import expert_tensor, padded_vocabulary, rank_parameters
 
 
 class StagePricer:
@@ -120,9 +45,9 @@ class StagePricer:
         self.model, self.workload, self.network = model, workload, network
         self._prefetch = min(1.0, constants["prefetch_overlap"].value * factors.overlap)
         share = factors.gradient_overlap
-        self._gradient = constants["gradient_overlap"].value if share is None else share
+        gradient = constants["gradient_overlap"].value if share is None else share
+        self.end_of_step = EndOfStep(model, workload, network, gradient, constants["unfused_optimizer"].value)
         self._ring = min(1.0, constants["ring_overlap"].value * factors.overlap)
-        self._unfused = constants["unfused_optimizer"].value
         self._cores = constants["dispatch_cores"].value
         self._expert_stall = constants["expert_stall"].value * factors.launch
         precision = workload.precision
@@ -131,7 +56,6 @@ class StagePricer:
         self._works: dict[tuple[object, ...], LayerWork] = {}
         self._layers: dict[tuple[object, ...], LayerCost] = {}
         self._end_costs: dict[tuple[object, ...], list[LayerCost]] = {}
-        self._after: dict[tuple[object, ...], tuple[Spent, Spent, float]] = {}
 
     def price(
         self, stage: Stage, moe: int, groups: Layout, sequences: int, recompute: Recompute, zero: int,
@@ -153,7 +77,7 @@ class StagePricer:
             for name, seconds in part.tiers:
                 tiers[name] = tiers.get(name, 0.0) + count * seconds
         durations = Durations(forward, backward, weight)
-        sync, optimizer = self._end_of_step(stage, moe, groups, zero, durations, tuple(tiers.items()), rates)
+        sync, optimizer = self.end_of_step(stage, moe, groups, zero, durations, tuple(tiers.items()), rates)
         return StageCost(
             durations, tuple(terms), compute, tuple(tiers.items()), sync.seconds, sync.tiers, optimizer, rates.instead
         )
@@ -172,6 +96,20 @@ class StagePricer:
             weight += count * part.durations.weight
         return Durations(forward, backward, weight)
 
+    def least_after(
+        self, stages: Sequence[tuple[Stage, int]], groups: Layout, sequences: int, recompute: Recompute, zero: int,
+        sequence_parallel: bool, rates: Rates,
+    ) -> float:  # fmt: skip
+        """The least seconds after their last pass of stages that differ in nothing but their layers, as (stage, MoE layers)."""
+        first = stages[0][0]
+        there = any(one.layers > moe for one, moe in stages), any(moe for _, moe in stages)
+        dense, routed = (
+            self.layer(first.mesh, groups, sequences, recompute, zero, sequence_parallel, kind, rates) if some else None
+            for kind, some in zip((False, True), there, strict=True)
+        )
+        ends = self.ends(first, groups, sequences, zero, sequence_parallel, rates)
+        return self.end_of_step.least(stages, groups, zero, (dense, routed), ends, rates)
+
     def layers(
         self, stage: Stage, moe: int, groups: Layout, sequences: int, recompute: Recompute, zero: int,
         sequence_parallel: bool, rates: Rates,
@@ -187,8 +125,11 @@ class StagePricer:
         self, mesh: Mesh, groups: Layout, sequences: int, recompute: Recompute, zero: int, sequence_parallel: bool,
         moe: bool, rates: Rates,
     ) -> LayerCost:  # fmt: skip
-        """One layer and microbatch. Stages that differ in their ends alone share it."""
-        key = (mesh, groups, sequences, recompute, max(1, zero), sequence_parallel, moe, rates)
+        """One layer and microbatch. Stages share it that differ in their ends alone, or in degrees of which it knows nothing:
+        replicas while nothing is sharded over them, experts where it has none.
+        """
+        known = of_layer(mesh, groups, zero, moe=moe)
+        key = (*known, sequences, recompute, max(1, zero), sequence_parallel, moe, rates)
         found = self._layers.get(key)
         if found is None:
             found = self._layers[key] = self._layer(mesh, groups, sequences, recompute, zero, sequence_parallel, moe, rates)
@@ -205,7 +146,8 @@ class StagePricer:
         scatters its gradients after the second, ZeRO 2 scatters gradients (Rajbhandari et al. 2020, arXiv 1910.02054),
         hidden under the pass, less what the pass itself sends over the same tiers: a link carries one thing at a time.
         """
-        shape = (mesh, sequences, sequence_parallel, moe, rates)
+        inside = (mesh.expert, mesh.expert_tensor) if moe else ()
+        shape = (mesh.tensor, mesh.context, *inside, sequences, sequence_parallel, moe, rates)
         work = self._works.get(shape)
         if work is None:
             work = self._works[shape] = layer_work(self.model, self.workload, mesh, sequences, sequence_parallel, moe, rates)
@@ -385,7 +327,8 @@ class StagePricer:
         """The embedding and the head of `stage`, with the tensor-parallel collective that each has either way."""
         if not (stage.embedding or stage.head):
             return []
-        key = (stage.mesh, groups, sequences, zero == 3, sequence_parallel, stage.embedding, stage.head, rates)
+        one, sharded = stage.mesh, groups.data if zero == 3 else None
+        key = (one.tensor, one.context, groups.tensor, sharded, sequences, sequence_parallel, stage.embedding, stage.head, rates)
         found = self._end_costs.get(key)
         if found is None:
             mesh = stage.mesh
@@ -422,47 +365,6 @@ class StagePricer:
         compute = work.forward.seconds + work.backward.seconds + work.weight.seconds
         first = (forth.seconds, 0.0, 0.0, gather)
         return LayerCost(durations, terms, compute, by_tier(forth, home, gathered, scattered), first)
-
-    def _end_of_step(
-        self, stage: Stage, moe: int, groups: Layout, zero: int, once: Durations, busy: Sequence[tuple[str, float]], rates: Rates
-    ) -> tuple[Spent, float]:
-        """(exposed synchronisation, optimizer) of the stage after its last backward pass.
-
-        Hidden under a stated share of one microbatch's pass, less what the pass itself sends over the same tiers (`busy`, of
-        both passes), but never the last bucket, taken as a layer's share (Li et al. 2020, arXiv 2006.15704).
-        """
-        key = (stage.layers, moe, stage.mesh, groups, stage.embedding, stage.head, zero, rates)
-        found = self._after.get(key)
-        if found is None:
-            found = self._after[key] = self._synchronisation(stage, groups, zero, rates)
-        back, home, optimizer = found
-        passes = ((back, once.backward + once.weight), (home, once.forward))
-        left = []
-        for spent, window in passes:
-            own = [(name, seconds * window / once.total) for name, seconds in busy] if once.total else []
-            free = free_window(window, spent.tiers, spent.seconds, own)
-            left.append(exposed(spent, self._gradient * free, max(1, stage.layers)))
-        return add(*left), optimizer
-
-    def _synchronisation(self, stage: Stage, groups: Layout, zero: int, rates: Rates) -> tuple[Spent, Spent, float]:
-        """(gradients, new parameters, optimizer) of a stage, once a step, nothing hidden.
-
-        ZeRO 0: all-reduce of gradients. ZeRO 1: reduce-scatter, and all-gather of the new parameters under the next
-        forward pass; ZeRO 2 has scattered before, ZeRO 3 has no more to send.
-        """
-        count = rank_parameters(self.model, stage, padded_vocabulary(self.model.vocabulary, stage.mesh.tensor))
-        back = home = FREE
-        owned = 0.0
-        for number, group in ((count.dense, groups.data), (count.experts, groups.expert_data)):
-            owned += number / group[0] if zero else number
-            gradients, parameters = number * self._wire_gradient, number * self._wire_parameter
-            if zero == 0:
-                back = add(back, self.network.collective("all_reduce", gradients, *group))
-            elif zero == 1:
-                back = add(back, self.network.collective("reduce_scatter", gradients, *group))
-            if zero in (1, 2):
-                home = add(home, self.network.collective("all_gather", parameters, *group))
-        return back, home, optimizer_seconds(self.workload, owned, rates, self._unfused)
 
     def tied_sync(self, mesh: Mesh, distance: int) -> Spent:
         """The all-reduce of a tied table's gradient between first and last stage, `distance` devices apart."""

@@ -8,7 +8,7 @@ prices many plans of one model, workload and cluster and keeps what they share. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import fsum
 from typing import NamedTuple
@@ -31,7 +31,8 @@ from .placement import axis_strides, blocks, same_meshes, slowest_device
 from .schedule import closed_form, lower_bound
 from .sending import Transfer
 from .simulation import Durations, Pipeline
-from .stage import STAGE_TERMS, Layout, StageCost, StagePricer, layout
+from .stage import StagePricer
+from .stage_costs import STAGE_TERMS, Layout, StageCost, layout, of_layer
 from .time_ledger import StageTime, TimeLedger
 from .transfers import End, Hop, hops, transfer_seconds
 
@@ -97,6 +98,8 @@ class TimeModel:
         self._costs: dict[tuple[object, ...], StageCost] = {}
         #: The last plan, and the costs of those that differ from it in these keys and the schedule alone.
         self._last: tuple[Plan | None, dict[tuple[int, bool, Recompute], list[StageCost]]] = (None, {})
+        #: (forward, total) of layers and ends by `kind`, which searches of several settings share.
+        self.known_kinds: dict[tuple[object, ...], tuple[tuple[float, float], ...]] = {}
         self._times: dict[int, StageTime] = {}
         self._hops: dict[tuple[object, ...], tuple[tuple[Hop, ...], float]] = {}
         self._ties: dict[tuple[object, ...], Spent] = {}
@@ -181,6 +184,13 @@ class TimeModel:
             plan.sequence_parallel, rates,
         )  # fmt: skip
 
+    def kind(self, plan: Plan, index: int, mesh: Mesh) -> tuple[object, ...]:
+        """Equal where `passes` are, of stages on `mesh` that hold the same and recompute as their plan does."""
+        layer = of_layer(mesh, self.layout(plan, mesh), plan.zero, moe=self.model.moe is not None)
+        sequences, device = -(-plan.microbatch * plan.stages[0].mesh.data // mesh.data), slowest_device(plan, index, self.cluster)
+        lone = plan.accumulation == 1
+        return (layer, sequences, plan.recompute, max(1, plan.zero), plan.sequence_parallel, lone, device.name)
+
     def layer(self, plan: Plan, index: int, layer: int) -> Durations:
         """One layer of stage `index` alone: a stage is the sum of its layers and ends."""
         alone = replace(plan.stages[index], first=layer, last=layer, embedding=False, head=False)
@@ -194,9 +204,14 @@ class TimeModel:
         with_end, without = self._cost(plan, index, alone).durations, self.layer(plan, index, layer)
         return Durations(*(a - b for a, b in zip(with_end, without, strict=True)))
 
-    def after(self, plan: Plan, stage: int, other: Stage | None = None) -> float:
-        """Seconds of a stage after its last pass: synchronisation that nothing hides, and the optimizer."""
-        return _after(self._cost(plan, stage, other))
+    def least_after(self, plan: Plan, index: int, stages: Sequence[Stage]) -> float:
+        """The least seconds after the last pass, exposed synchronisation and optimizer, of stages that differ in layers alone."""
+        one = stages[0]
+        groups, rates = self.layout(plan, one.mesh), self.rates(slowest_device(plan, index, self.cluster))
+        pricer = self._lone if plan.accumulation == 1 else self.pricer
+        rows = [(stage, self._routed(stage)) for stage in stages]
+        sequences, recompute = local_microbatch(plan, one), one.recompute or plan.recompute
+        return pricer.least_after(rows, groups, sequences, recompute, plan.zero, plan.sequence_parallel, rates)
 
     def layout(self, plan: Plan, mesh: Mesh) -> Layout:
         """The groups of `mesh` under the plan's order of axes."""

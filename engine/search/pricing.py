@@ -120,12 +120,11 @@ class PlanPricer:
         """Microbatches x the longest stage: below the step of every plan whose stages are no quicker than these."""
         return plan.accumulation * max(one.total for one in self.durations(plan)) * (1 - 1e-12)
 
-    def after(self, plan: Plan, stage: int, other: Stage | None = None) -> float:
-        """Seconds that a stage, or `other` in its place, takes after its last pass at least: synchronisation left, and optimizer.
-
-        0 where a profile may stand in place of the estimate.
+    def least_after(self, plan: Plan, index: int, stages: Sequence[Stage]) -> float:
+        """Seconds after the last pass, synchronisation left and optimizer, that each of `stages` takes at least in the place of
+        stage `index`; they differ in their layers alone. 0 where a profile may stand in place of the estimate.
         """
-        return 0.0 if self.has_profile else self.pricer.time.after(plan, stage, other)
+        return 0.0 if self.has_profile else self.pricer.time.least_after(plan, index, stages)
 
     def stream(self, plan: Plan, stage: int) -> tuple[int, int]:
         """(tokens, width) of a sequence's stream behind a stage."""

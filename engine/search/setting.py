@@ -15,6 +15,8 @@ from ..plan import Mesh, Recompute, Schedule
 
 Floats = NDArray[np.float64]
 Chain = tuple[tuple[int, int, int], ...]
+#: (forward, total) seconds.
+Pair = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planproof.cost.contention import Contention, busy_share, free_window
 from planproof.cost.simulation import Durations
-from planproof.cost.stage import STAGE_TERMS, StageCost
+from planproof.cost.stage_costs import STAGE_TERMS, StageCost
 from planproof.cost.step import Hop, TimeModel
 from time_cases import cluster, gpt, plans, training, uniform
 

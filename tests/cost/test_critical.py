@@ -10,7 +10,7 @@ from planproof.cost import TimeModel
 from planproof.cost import critical as critical_module
 from planproof.cost.critical import COLLECTIVE, COMPUTE, MOST_TASKS, TRANSFER, exposed_collectives, step_path
 from planproof.cost.simulation import Durations, Pipeline
-from planproof.cost.stage import EXPOSED
+from planproof.cost.stage_costs import EXPOSED
 from planproof.plan import Plan, Recompute, Schedule
 from time_cases import cluster, gpt, mixture, plans, training, uniform
 
