@@ -1,4 +1,5 @@
-"""The layouts that the layers of an operator graph may take on the tensor axis: each the exact best of a declared space.
+"""The layouts that the layers of an operator graph may take on the tensor axis: each the exact best of a declared space (of a
+layer too entangled to eliminate, a good one).
 
 Within a layer every operator is free on the axis, but that the batch stays whole on it (more replicas are the data axis) and that
 an operator whose weights divide divides them (what the axis is for: memory). Between layers the carry lies whole on the axis, or

@@ -97,7 +97,8 @@ class GraphSpace(UniformSpace):
             LeftOut(
                 "operator layouts as a dimension of plans",
                 "each layer takes the exact best on its mesh at the power of four sequences at or below its microbatch: batch on "
-                "data, every weight that divides divided on tensor, carries whole or along one dim",
+                "data, every weight that divides divided on tensor, carries whole or along one dim; a layer too entangled to "
+                "eliminate takes the best that a local search finds",
             ),
             LeftOut("fewer devices", "every plan uses all devices: those left over would be paid for and idle"),
             LeftOut("context and expert parallelism", "dims of a graph say nothing of causal order or of experts' places"),

@@ -18,7 +18,7 @@ from .operator_problem import Factor, OperatorProblem, Piece, Variable
 from .operators import least_with_each, solve_operators
 
 Floats = NDArray[np.float64]
-#: Numbers that one variable leaves behind, sums that it takes, and those that are made at once.
+#: Numbers that one variable leaves behind, sums that all of a segment take, and those that are made at once.
 LARGEST, MOST_SUMS, PART = 30_000_000, 2_000_000_000, 8_000_000
 #: Above it values that no optimum needs are left out first.
 SMALL = 4_000_000
@@ -38,6 +38,7 @@ def cut_table(piece: Piece, costs: Mapping[Variable, Floats], sizes: Mapping[Var
     if max((_count(rest, sizes) * sizes[one] for one, rest in order), default=0) > SMALL:
         tables, sizes = _without_dominated(tables, kept, sizes)
         order = _order([scope for scope, _ in tables], left, sizes)
+    _eliminable(order, sizes)
     width = 0
     # By number, so that what is summed and in which order does not depend on how it is found.
     there = dict(enumerate(tables))
@@ -53,18 +54,29 @@ def cut_table(piece: Piece, costs: Mapping[Variable, Floats], sizes: Mapping[Var
                 if one != chosen:
                     within[one].discard(at)
         width = max(width, len(rest))
-        if _count(rest, sizes) > LARGEST or _count(rest, sizes) * sizes[chosen] > MOST_SUMS:
-            raise InputError(
-                f"the graph is too entangled: eliminating '{chosen[1]}' needs a table over {len(rest) + 1} operators",
-                code="input.graph.width",
-                remedy="Use fewer mesh axes, or a graph whose blocks are connected by fewer tensors.",
-            )
         there[made] = tuple(rest), _least(mine, tuple(rest), chosen, sizes)
         for one in rest:
             within[one].add(made)
     total = _summed(list(there.values()), tuple(kept), sizes)
     shape = tuple(sizes[one] if one is not None else 1 for one in (piece.entering, piece.leaving))
     return total.reshape(shape), width
+
+
+class TooEntangled(InputError):
+    """A segment whose elimination would need tables that are too large."""
+
+
+def _eliminable(order: Sequence[tuple[Variable, Sequence[Variable]]], sizes: Mapping[Variable, int]) -> None:
+    """Raises TooEntangled before anything is worked out, where a table or all sums would be too large."""
+    sums = [_count(rest, sizes) * sizes[one] for one, rest in order]
+    tables = [_count(rest, sizes) for _, rest in order]
+    if max(tables, default=0) > LARGEST or sum(sums) > MOST_SUMS:
+        worst, rest = order[max(range(len(order)), key=lambda k: sums[k])]
+        raise TooEntangled(
+            f"the graph is too entangled: eliminating '{worst[1]}' needs a table over {len(rest) + 1} operators and tensors",
+            code="input.graph.width",
+            remedy="Use fewer mesh axes, or a graph whose blocks are connected by fewer tensors.",
+        )
 
 
 def _order(

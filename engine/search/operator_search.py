@@ -20,7 +20,7 @@ from ..cost.tensor_layout import LayoutStep
 from ..model import Workload
 from ..model.graph import OperatorGraph
 from ..model.operator import WHOLE, Operator
-from .operator_chain import Chain, cut_table, fixed_choice
+from .operator_chain import Chain, TooEntangled, cut_table, fixed_choice
 from .operator_hiding import exposed, with_hiding
 from .operator_problem import OperatorProblem, Pinned, Variable
 from .operator_space import Strategy
@@ -117,8 +117,8 @@ def search_operators(
     `zeros`: ZeRO stages that parameters may take. `budget`: bytes of a device for parameters, gradients, optimizer state and
     kept activations; operators that repeat then take one layout. `allowed` limits the splits of an operator, `pinned`
     takes an axis out of the choice, for operators and what they share. Without
-    `integer_program` a budget's gap that the bound leaves is reported, not closed. Raises InputError for a mesh or graph that
-    is too wide.
+    `integer_program` a budget's gap that the bound leaves is reported, not closed. Of a graph that is too entangled to eliminate
+    the layouts are good ones, and the result has their gap.
     """
     pricer = OperatorPricer(workload, cluster, mesh, terms)
     problem = OperatorProblem(graph, pricer, zeros, allowed, pinned)
@@ -134,14 +134,22 @@ def search_operators(
             chain = Chain(one)
             return chain, chain.choice(), chain.objective, chain.objective
 
-        chain, choice, lower = with_hiding(problem, free)
-        assert choice is not None
-        others = _next_in_chain(chain, choice) if next_best else {}
-        return _result(problem, choice, lower, "elimination", chain.width, kinds, others)
+        try:
+            chain, choice, lower = with_hiding(problem, free)
+        except TooEntangled:
+            # Operators that repeat then take one layout, and what bound and local search leave is the gap.
+            integer_program = next_best = False
+        else:
+            assert choice is not None
+            others = _next_in_chain(chain, choice) if next_best else {}
+            return _result(problem, choice, lower, "elimination", chain.width, kinds, others)
 
     def within(one: OperatorProblem) -> tuple[tuple[Tied, Within], dict[Variable, int] | None, float, float]:
         tied = Tied(one)
-        found = tied.within(budget, integer_program=integer_program)
+        if budget is None:
+            found = tied.free(integer_program=integer_program)
+        else:
+            found = tied.within(budget, integer_program=integer_program)
         return (tied, found), tied.spread(found.choice) if found.choice else None, found.objective, found.lower_bound
 
     (tied, found), choice, lower = with_hiding(problem, within)

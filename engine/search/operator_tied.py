@@ -93,12 +93,18 @@ class Tied:
         count = len(problem.strategies[name]) if kind == "operator" else len(problem.states_of(name))
         return variable, np.arange(count)
 
-    def solve(self, costs: dict[Variable, Floats], budget: float | None = None) -> OperatorPlan:
+    def solve(self, costs: dict[Variable, Floats], *, integer_program: bool = True) -> OperatorPlan:
         """The tied problem under other node costs."""
-        memory = None if budget is None else [self.memory[one] for one in self.variables]
         return solve_operators(
-            [costs[one] for one in self.variables], self.edges, list(self.tables.values()), memory=memory, budget=budget
+            [costs[one] for one in self.variables], self.edges, list(self.tables.values()), integer_program=integer_program
         )
+
+    def free(self, *, integer_program: bool = True) -> Within:
+        """The best choice without a budget."""
+        plan = self.solve(self.costs, integer_program=integer_program)
+        if not plan.choice:
+            return Within(None, inf, plan.lower_bound, plan.method, plan.width, 0.0, plan.binding)
+        return self._done(plan, plan.objective, plan.lower_bound, plan.method, 0.0)
 
     def at_price(self, price: float, budget: float | None = None) -> OperatorPlan:
         """The tied problem with memory at `price` seconds a byte, of what is needed at any price alone."""
@@ -139,15 +145,15 @@ class Tied:
 
     def within(self, budget: float, *, integer_program: bool = True) -> Within:
         """The best choice whose bytes are at most `budget`."""
-        free = self.solve(self.costs)
+        free = self.solve(self.costs, integer_program=integer_program)
         if free.objective == inf:
             return Within(None, inf, inf, "elimination", free.width, 0.0, free.binding)
         if self.held(free) <= budget:
-            return self._done(free, free.objective, free.objective, "elimination", 0.0)
+            return self._done(free, free.objective, free.lower_bound, free.method, 0.0)
         least = {one: float(held.min()) for one, held in self.memory.items()}
         if fsum(least.values()) > budget:
             return Within(None, inf, inf, "elimination", free.width, 0.0, self._miss(least, budget))
-        best, objective, lower, low, high = None, inf, free.objective, 0.0, free.objective / budget
+        best, objective, lower, low, high = None, inf, free.lower_bound, 0.0, free.objective / budget
         over = free
         while True:
             plan = self.at_price(high)
@@ -226,8 +232,13 @@ class Tied:
         return found
 
     def next_best(self, found: Within) -> dict[str, tuple[int, float]]:
-        """By operator: the best other layout for all of its copies, and what it adds, memory at the price that binds."""
+        """By operator: the best other layout for all of its copies, and what it adds, memory at the price that binds.
+
+        Nothing where the best one itself is not known: of a graph too wide to eliminate.
+        """
         assert found.choice is not None
+        if found.method.startswith("relaxation"):
+            return {}
         costs = self.priced(found.price)
         rows: dict[str, tuple[int, float]] = {}
         least = least_with_each([costs[one] for one in self.variables], self.edges, list(self.tables.values()))

@@ -39,8 +39,8 @@ class OperatorPlan:
     """The choice of least objective, or the reason why there is none.
 
     `choice` is the strategy of each operator. `lower_bound` holds for every choice; it equals `objective` where
-    `proven`. `width` is that of the elimination, `method` one of `elimination`, `lagrangian+milp`, `relaxation+milp`. With no
-    plan `objective` is inf and `binding` says why.
+    `proven`. `width` is that of the elimination, `method` one of `elimination`, `lagrangian+milp`, `relaxation+milp`,
+    `relaxation`. With no plan `objective` is inf and `binding` says why.
     """
 
     objective: float
@@ -61,13 +61,15 @@ def solve_operators(
     budget: ArrayLike | None = None,
     alive: Sequence[Sequence[int]] | None = None,
     follow: Sequence[int] | None = None,
+    integer_program: bool = True,
 ) -> OperatorPlan:
     """One strategy an operator, minimising the sum of node costs and edge costs.
 
     `node_costs[i][s]` is the cost of strategy s of operator i, `edge_costs[e][s, t]` that of `edges[e] = (i, j)`.
     `memory[i][s]` bytes, `alive[t]` the operators alive at time t (None: all, at one time), `budget` bytes, one
     number or one a time: the memory of the chosen strategies of the operators alive must not exceed it (rounding of
-    1e-12 apart). `follow[i] = k >= 0`: operator i takes the strategy index of operator k; -1: its own.
+    1e-12 apart). `follow[i] = k >= 0`: operator i takes the strategy index of operator k; -1: its own. Without
+    `integer_program` a graph too wide to eliminate keeps the gap that bound and local search leave.
 
     Without a budget that binds: min-plus elimination, numpy alone. With one: `planproof[solvers]` is needed
     (`UsageError` if it is missing). Raises `InputError` for shapes, types and numbers that are no such problem. No
@@ -95,17 +97,18 @@ def solve_operators(
             order = elimination_order([costs.size for costs in problem.unary], problem.edges)
     else:
         kept = [np.arange(costs.size) for costs in unary]
-    return _solved(problem, order, names, lambda choice: _choice(choice, kept, of_operator))
+    return _solved(problem, order, names, lambda choice: _choice(choice, kept, of_operator), integer_program)
 
 
 def _solved(
-    problem: PairwiseProblem, order: EliminationOrder, names: list[int], of_choice: Callable[[Ints], tuple[int, ...]]
-) -> OperatorPlan:
+    problem: PairwiseProblem, order: EliminationOrder, names: list[int], of_choice: Callable[[Ints], tuple[int, ...]],
+    integer_program: bool,
+) -> OperatorPlan:  # fmt: skip
     """The plan of a problem of variables; `names` are the times of its rows."""
     rows = problem.memory
     fits = order.largest <= LARGEST_TABLE and order.total <= ALL_TABLES
     if not fits and (order.message > LARGEST_TABLE or order.total > MOST_SUMS):
-        return _by_program(problem, of_choice, order.width)
+        return _by_program(problem, of_choice, order.width, integer_program)
     buckets = bucket_tables(order, problem.edges, problem.tables)
     free = eliminate(order, problem.unary, buckets, keep=fits)
     if free.value == inf:
@@ -119,7 +122,7 @@ def _solved(
         why = f"memory: the smallest strategies alive at time {time} need {least.max():.6g} times the budget"
         return _none(order.width, "elimination", why)
     if not fits:
-        return _by_program(problem, of_choice, order.width)
+        return _by_program(problem, of_choice, order.width, integer_program)
     found = within_budget(problem, order, buckets, free)
     if found.choice is None:
         return _none(order.width, "lagrangian+milp", _no_choice(found.proven), found.lower_bound, found.proven)
@@ -145,18 +148,21 @@ def least_with_each(
     return value_marginals(clique_marginals(order, found))
 
 
-def _by_program(problem: PairwiseProblem, of_choice: Callable[[Ints], tuple[int, ...]], width: int) -> OperatorPlan:
+def _by_program(
+    problem: PairwiseProblem, of_choice: Callable[[Ints], tuple[int, ...]], width: int, integer_program: bool
+) -> OperatorPlan:
     """Graphs too wide to eliminate: integer programs on what the bounds of a narrower graph leave."""
-    found = beyond_width(problem, LARGEST_TABLE)
+    found = beyond_width(problem, LARGEST_TABLE if integer_program else SMALL_TABLE, integer_program=integer_program)
+    method = "relaxation+milp" if integer_program else "relaxation"
     if found.choice is None:
         why = (
             _no_choice(found.proven)
             if problem.memory.shape[0]
             else "edges: every choice contains a pair of strategies that is forbidden"
         )
-        return _none(width, "relaxation+milp", why, found.lower_bound, found.proven)
+        return _none(width, method, why, found.lower_bound, found.proven)
     objective = problem.total(found.choice)
-    return OperatorPlan(objective, of_choice(found.choice), found.lower_bound, width, "relaxation+milp", found.proven)
+    return OperatorPlan(objective, of_choice(found.choice), found.lower_bound, width, method, found.proven)
 
 
 def _no_choice(proven: bool) -> str:

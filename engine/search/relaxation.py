@@ -21,12 +21,17 @@ from .pairwise import ROUNDING, PairwiseProblem
 _ROUNDS = 30
 #: Rounds stop where one raises the bound by less, relatively.
 _GAIN = 1e-4
+#: Where tables are too large, one edge is left out of the largest, and of one in so many more.
+_AT_ONCE = 8
 #: Passes of a local search from what each round found.
 _SWEEPS = 20
 
 
-def beyond_width(problem: PairwiseProblem, largest: int) -> Budgeted:
-    """The least total within all limits, with a lower bound; tables of the narrower graph hold at most `largest` numbers."""
+def beyond_width(problem: PairwiseProblem, largest: int, *, integer_program: bool = True) -> Budgeted:
+    """The least total within all limits, with a lower bound; tables of the narrower graph hold at most `largest` numbers.
+
+    Without `integer_program` the gap that bound and local search leave stays.
+    """
     inside, outside = _narrowed(problem, largest)
     sizes = [costs.size for costs in problem.unary]
     edges, tables = [problem.edges[e] for e in inside], [problem.tables[e] for e in inside]
@@ -58,6 +63,8 @@ def beyond_width(problem: PairwiseProblem, largest: int) -> Budgeted:
         for e in outside:
             _settle(problem.edges[e], rest[e], unary)
         found = eliminate(order, unary, buckets)
+    if not integer_program:
+        return Budgeted(best, min(found.value, value), value - found.value <= ROUNDING * abs(found.value))
     marginals = clique_marginals(order, found)
     values = value_marginals(marginals)
     pairs = [_pair(problem, order, marginals, values, e, rest) for e in range(len(problem.edges))]
@@ -72,19 +79,26 @@ def _narrowed(problem: PairwiseProblem, largest: int) -> tuple[list[int], list[i
     """
     sizes = [costs.size for costs in problem.unary]
     spans = [_span(table) for table in problem.tables]
-    inside = list(range(len(problem.edges)))
+    left = set(range(len(problem.edges)))
+    at: list[list[int]] = [[] for _ in sizes]
+    for e, edge in enumerate(problem.edges):
+        for end in edge:
+            at[end].append(e)
     outside: list[int] = []
-    while inside:
-        order = elimination_order(sizes, [problem.edges[e] for e in inside])
+    while left:
+        order = elimination_order(sizes, [problem.edges[e] for e in sorted(left)])
         if order.largest <= largest:
             break
-        worst = max(range(len(sizes)), key=lambda v: prod(order.tables[v]))
-        near = {*order.scopes[worst], worst}
-        mine = [e for e in inside if set(problem.edges[e]) <= near] or inside
-        e = min(mine, key=spans.__getitem__)
-        inside.remove(e)
-        outside.append(e)
-    return inside, outside
+        wide = sorted((v for v in range(len(sizes)) if prod(order.tables[v]) > largest), key=lambda v: -prod(order.tables[v]))
+        # Of very many at once a share, so that long graphs are not ordered anew for every edge.
+        gone: set[int] = set()
+        for v in wide[: 1 + len(wide) // _AT_ONCE]:
+            near = {*order.scopes[v], v}
+            mine = [e for e in {e for u in near for e in at[u]} if set(problem.edges[e]) <= near and e in left] or left
+            gone.add(min(mine, key=lambda e: (spans[e], e)))
+        left -= gone
+        outside += sorted(gone)
+    return sorted(left), outside
 
 
 def _span(table: Floats) -> float:

@@ -300,8 +300,9 @@ def test_cuts_of_a_wide_segment_have_the_same_table_without_what_is_dominated(mo
     assert isclose(reduced.objective, whole.objective, rel_tol=1e-12)
     assert reduced.proven
     monkeypatch.setattr("planproof.search.operator_chain.MOST_SUMS", 1000)
-    with pytest.raises(InputError, match="too entangled"):
-        search_operators(graph, both, WORK, cluster(), terms=Terms(4))
+    wide = search_operators(graph, both, WORK, cluster(), terms=Terms(4))
+    assert whole.objective <= wide.objective * (1 + 1e-9)
+    assert wide.gap < 0.05
 
 
 @pytest.mark.long
