@@ -61,7 +61,11 @@ def test_what_every_tensor_device_holds_crosses_once_and_is_gathered(desk: Desk)
     assert one.forward is not None
     assert one.forward.strategy == "send_and_gather"
     times = {other.strategy: other.time_s for other in one.forward.alternatives}
-    assert times["repeated_sends"] == pytest.approx(2 * times["send_and_gather"], rel=1e-6)
+    network = desk.pricer.pricer.time.network
+    tier = desk.pricer.cluster.tiers[-1]
+    once, latency = one.slow_bytes / (8 * network.rate(tier)), network.send(0.0, tier).seconds
+    assert times["send_and_gather"] == pytest.approx(once + latency, rel=1e-9)
+    assert times["repeated_sends"] == pytest.approx(2 * once + latency, rel=1e-9)
 
 
 def test_meshes_that_differ_are_boundaries_of_their_own(desk: Desk) -> None:
