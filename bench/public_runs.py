@@ -16,7 +16,7 @@ from planproof.calibration.case import cluster_of, device_of, gpt, shape_of, wor
 from planproof.calibration.table import Row, read_table
 from planproof.cost import Uncertainty
 from planproof.cost.software import calibrated
-from planproof.cost.step import StepTime
+from planproof.cost.step_result import StepTime
 from planproof.hardware import Library, open_library
 from planproof.model import Attention, Dispatcher
 from planproof.plan import Mesh, Plan, Recompute, Schedule, Stage, even_stages

@@ -16,7 +16,8 @@ from math import exp, log, sqrt
 from typing import NamedTuple
 
 from ..cost.factors import Factors, load_constants
-from ..cost.step import StepTime, TimeModel
+from ..cost.step import TimeModel
+from ..cost.step_result import StepTime
 from ..errors import UsageError
 from ..hardware import DeviceSheet
 from ..model import Attention

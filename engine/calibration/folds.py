@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..cost.factors import load_constants
 from ..cost.intervals import APART, LAUNCH_BOUND, apart
-from ..cost.step import StepTime
+from ..cost.step_result import StepTime
 from ..model import Attention
 from .case import Case
 from .fit import Fitted, factors_of, fit, launch_share, predict, start, step_of

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from .memory import MemoryModel, StageMemory, memory_ledger
     from .pricing import Priced, Pricer, price
     from .simulation import CriticalPath, Durations, Simulation, simulate
-    from .step import StepTime, TimeModel, step_time
+    from .step import TimeModel, step_time
+    from .step_result import StepTime
     from .time_ledger import StageTime, TimeLedger
 
 _WHERE = {
@@ -23,7 +24,8 @@ _WHERE = {
     "memory": ("MemoryModel", "StageMemory", "memory_ledger"),
     "pricing": ("Priced", "Pricer", "price"),
     "simulation": ("CriticalPath", "Durations", "Simulation", "simulate"),
-    "step": ("StepTime", "TimeModel", "step_time"),
+    "step": ("TimeModel", "step_time"),
+    "step_result": ("StepTime",),
     "time_ledger": ("StageTime", "TimeLedger"),
 }
 

@@ -19,7 +19,8 @@ from .memory_terms import local_microbatch
 from .placement import slowest_device
 from .simulation import FORWARD, WEIGHT, Durations, Link, Pipeline, simulate
 from .stage_costs import EXPOSED, EXPOSED_TERMS, LayerCost
-from .step import StepTime, TimeModel
+from .step import TimeModel
+from .step_result import StepTime
 
 #: Tasks that are simulated for the chain; a longer step is continued at its own steady pace.
 MOST_TASKS = 20_000

@@ -7,7 +7,7 @@ schedules and no other stages.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import inf
+from math import fsum, inf
 
 from ..model import DTYPE_BYTES, Transformer, Workload
 from ..plan import Stage
@@ -88,7 +88,7 @@ class EndOfStep:
                 free = window
                 if window > 0.0 and busy:
                     tiers = dict(spent.tiers)
-                    held = sum(tiers.get(name, 0.0) * own for name, own in zip(names, busy, strict=True))
+                    held = fsum(tiers.get(name, 0.0) * own for name, own in zip(names, busy, strict=True))
                     free = max(0.0, window - held / spent.seconds * window / total)
                 seconds += max(spent.seconds / max(1, layers), spent.seconds - self._gradient * free)
             least = min(least, seconds)

@@ -26,7 +26,7 @@ from .factors import NOMINAL, Constant, Factors
 from .graph_layer import Forms, LayerLayout, LayerParts, LayerPricer
 from .memory_terms import local_microbatch
 from .overlap import add, beside, exposed
-from .placement import blocks
+from .placement import placed, span
 from .sending import Transfer
 from .simulation import Durations
 from .stage_costs import STAGE_TERMS, StageCost
@@ -323,19 +323,27 @@ class GraphTimeModel(TimeModel):
 
     def hops_by(self, plan: Plan, way: Transfer) -> tuple[tuple[Hop, ...], float]:
         """The same with every message sent that way. Chunks go round with what crosses the first boundary."""
-        starts, ends = blocks(plan)
+        starts, ends = self.placed(plan)
         known = []
         for k in range(len(plan.stages) - 1):
-            tier = self.network.tier_between(starts[k], ends[k + 1] - 1)
+            tier = self.network.tier_between(*span(starts, ends, k, k + 1))
             first, second = (self._boundary_end(plan, at, plan.stages[k].last, ends[at] - starts[at]) for at in (k, k + 1))
             split = self.divided(plan, k) or self.divided(plan, k + 1)
             sent = message(self.network, self.cluster, tier, (first, second), way, sequence_parallel=split)
             known.append(Hop(sent.seconds, tier.name, tier.span > self.cluster.devices_per_node, sent.gather.seconds))
-        tier = self.network.tier_between(starts[0], ends[-1] - 1)
+        tier = self.network.tier_between(*span(starts, ends, 0, -1))
         last = len(plan.stages) - 1
         first, second = (self._boundary_end(plan, at, plan.stages[0].last, ends[at] - starts[at]) for at in (0, last))
         wrap = message(self.network, self.cluster, tier, (first, second), way, sequence_parallel=self.divided(plan, 0))
         return tuple(known), wrap.seconds
+
+    def placed(self, plan: Plan) -> tuple[list[int], list[int]]:
+        """(first device, end) of each stage, what crosses boundaries by its bytes."""
+        weights = tuple(
+            float(sum(size for _, size, _ in self.graph.crossing(one.last, plan.microbatch * plan.mesh.data)))
+            for one in plan.stages[:-1]
+        )
+        return placed(plan, self.cluster, weights)
 
     def divided(self, plan: Plan, k: int) -> bool:
         """Whether the carries of a stage lie divided on the tensor axis."""
@@ -356,7 +364,7 @@ class GraphTimeModel(TimeModel):
 
     def _tied(self, plan: Plan) -> Spent:
         """The all-reduces of the gradients of parameters that stages share, between the stages that do."""
-        starts = blocks(plan)[0]
+        starts = self.placed(plan)[0]
         found = FREE
         for name, layers in self.graph.shared.items():
             held = sorted({next(k for k, one in enumerate(plan.stages) if one.first <= at <= one.last) for at in layers})
@@ -364,7 +372,7 @@ class GraphTimeModel(TimeModel):
                 # Where their meshes differ, the devices that hold most of it have most to send.
                 most = max(self._shared_elements(name, plan.stages[at].mesh)[0] for at in held)
                 size = most * self._wire_gradient
-                distance = max(1, starts[held[1]] - starts[held[0]])
+                distance = max(1, abs(starts[held[1]] - starts[held[0]]))
                 found = add(found, self.network.collective("all_reduce", size, len(held), distance))
         return found
 

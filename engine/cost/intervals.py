@@ -20,7 +20,8 @@ from ..plan import Plan
 from ..quantity import Decider, Dimension, Estimate, Grade
 from .factors import NOMINAL, Constant, Factors, load_constants
 from .link_shares import share_name
-from .step import StepTime, TimeModel
+from .step import TimeModel
+from .step_result import StepTime
 
 Outcome = Literal["win", "tie", "loss"]
 

@@ -5,9 +5,10 @@ Devices are numbered as in `cluster`; axes are laid out innermost first in the p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..cluster.cluster import Cluster, strides
+from ..cluster.stage_placement import place
 from ..hardware import DeviceSheet
 from ..plan import Mesh, Plan
 
@@ -40,6 +41,26 @@ def blocks(plan: Plan) -> tuple[list[int], list[int]]:
         at += stage.mesh.devices
         ends.append(at)
     return starts, ends
+
+
+def placed(plan: Plan, cluster: Cluster, weights: tuple[float, ...] = ()) -> tuple[list[int], list[int]]:
+    """(first device, end) of each stage where the plan is launched: `blocks`, and stages of unequal meshes that would lie across
+    nodes packed onto them, so that messages of the least `weights` leave a node. As `blocks` where they cannot be packed.
+    """
+    starts, ends = blocks(plan)
+    if same_meshes(plan) or len(cluster.nodes) > 1:
+        return starts, ends
+    group = cluster.nodes[0]
+    sizes = tuple(stage.mesh.devices for stage in plan.stages)
+    found = place(sizes, group.sheet.devices, group.count, weights)
+    if found is None:
+        return starts, ends
+    return list(found), [start + size for start, size in zip(found, sizes, strict=True)]
+
+
+def span(starts: Sequence[int], ends: Sequence[int], one: int, other: int) -> tuple[int, int]:
+    """The first and the last device of two stages."""
+    return min(starts[one], starts[other]), max(ends[one], ends[other]) - 1
 
 
 def slowest_device(plan: Plan, index: int, cluster: Cluster) -> DeviceSheet:

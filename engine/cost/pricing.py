@@ -16,7 +16,8 @@ from .intervals import DRAWS, Uncertainty
 from .memory import Fit, MemoryModel, StageMemory, excess_bytes, feasible, headroom_bytes, memory_ledger, peak_stage
 from .placement import slowest_device
 from .sending import Transfer
-from .step import StepTime, TimeModel
+from .step import TimeModel
+from .step_result import StepTime
 
 #: Beyond this share of a device's memory the allocator may stall steps: published runs there were up to a quarter
 #: slower than the trend of their sweep (MosaicML MPT 30B at sequence 8192; BigScience 200B at 73 GB and more), so the

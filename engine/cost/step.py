@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import fsum
-from typing import NamedTuple
 
 from ..cluster.cluster import Cluster
-from ..frozen import dataclass
 from ..hardware import DeviceSheet
 from ..model import Transformer, Workload, moe_layers
 from ..plan import Mesh, Plan, Recompute, Stage
@@ -27,49 +25,18 @@ from .factors import NOMINAL, Constant, Factors, load_constants
 from .link_shares import share_name
 from .makespan import makespan
 from .memory_terms import local_microbatch
-from .placement import axis_strides, blocks, same_meshes, slowest_device
+from .placement import axis_strides, placed, same_meshes, slowest_device, span
 from .schedule import closed_form, lower_bound
 from .sending import Transfer
-from .simulation import Durations, Pipeline
+from .simulation import Durations
 from .stage import StagePricer
 from .stage_costs import STAGE_TERMS, Layout, StageCost, layout, of_layer
+from .step_result import Parts, StepTime, pipeline_of
 from .time_ledger import StageTime, TimeLedger
 from .transfers import End, Hop, hops, transfer_seconds
 
 #: Names of `StepTime.terms`, in order; their seconds add up to the step.
 TERMS = (*STAGE_TERMS, "pipeline_transfer", "bubble", "gradient_sync", "optimizer")
-
-
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """One step. `terms` by name add up to `seconds`: those of a stage are the bottleneck stage's, times the
-    microbatches.
-    """
-
-    seconds: float
-    ledger: TimeLedger
-    stages: tuple[StageTime, ...]
-    bottleneck: int
-    terms: tuple[tuple[str, float], ...]
-    deciders: tuple[Decider, ...]
-    unmodelled: tuple[str, ...]
-    simulated: bool = False
-    #: What the simulation was given; None where the step is by closed form.
-    pipeline: Pipeline | None = None
-
-    def term(self, name: str) -> float:
-        """Seconds of one term."""
-        return next(seconds for key, seconds in self.terms if key == name)
-
-
-class Parts(NamedTuple):
-    """What a plan's step is put together from."""
-
-    costs: list[StageCost]
-    hops: tuple[Hop, ...]
-    wrap: float
-    tied: float
-    tied_tiers: tuple[str, ...]
 
 
 class TimeModel:
@@ -243,11 +210,15 @@ class TimeModel:
 
     def hops_by(self, plan: Plan, way: Transfer) -> tuple[tuple[Hop, ...], float]:
         """The same with every message sent that way: on the innermost tier that holds both stages' devices."""
-        starts, ends = blocks(plan)
+        starts, ends = self.placed(plan)
         sides = [self._end(plan, k, ends[k] - starts[k]) for k in range(len(plan.stages))]
-        between = [self.network.tier_between(starts[k], ends[k + 1] - 1) for k in range(len(sides) - 1)]
-        back = self.network.tier_between(starts[0], ends[-1] - 1)
+        between = [self.network.tier_between(*span(starts, ends, k, k + 1)) for k in range(len(sides) - 1)]
+        back = self.network.tier_between(*span(starts, ends, 0, -1))
         return hops(self.network, self.cluster, (*between, back), sides, way, plan.sequence_parallel)
+
+    def placed(self, plan: Plan) -> tuple[list[int], list[int]]:
+        """(first device, end) of each stage."""
+        return placed(plan, self.cluster)
 
     def least_hop(self, plan: Plan, one: Mesh, two: Mesh, sequences: int) -> float:
         """Seconds of a message between stages of these meshes at least, wherever they lie next to each other."""
@@ -277,11 +248,12 @@ class TimeModel:
     def _tied(self, plan: Plan) -> Spent:
         """The gradient all-reduce of a tied table that first and last stage both hold."""
         last = plan.stages[-1]
-        distance = 0 if same_meshes(plan) else blocks(plan)[0][-1]
+        starts = self.placed(plan)[0]
+        distance = 0 if same_meshes(plan) else abs(starts[-1] - starts[0])
         key = (last.mesh, len(plan.stages), plan.order, distance)
         found = self._ties.get(key)
         if found is None:
-            found = self._ties[key] = self.pricer.tied_sync(last.mesh, blocks(plan)[0][-1])
+            found = self._ties[key] = self.pricer.tied_sync(last.mesh, abs(starts[-1] - starts[0]))
         return found
 
     # Whole steps.
@@ -359,7 +331,7 @@ class TimeModel:
             deciders=self.deciders(plan, parts, bottleneck),
             unmodelled=notes + self.unmodelled(plan, costs),
             simulated=simulated,
-            pipeline=_pipeline(plan, parts) if simulated else None,
+            pipeline=pipeline_of(plan, parts) if simulated else None,
         )
 
     def _stage_time(self, cost: StageCost) -> StageTime:
@@ -477,14 +449,6 @@ class TimeModel:
                 if self.network.measured(name, size, stride) is None:
                     return True
         return False
-
-
-def _pipeline(plan: Plan, parts: Parts) -> Pipeline:
-    wrap = (parts.wrap,) if plan.interleave > 1 else ()
-    transfers = (*(hop.seconds for hop in parts.hops), *wrap)
-    stages, tiers = tuple(cost.durations for cost in parts.costs), tuple(hop.tier for hop in parts.hops)
-    after = tuple((cost.sync, cost.optimizer) for cost in parts.costs)
-    return Pipeline(plan.schedule, plan.interleave, plan.accumulation, stages, transfers, tiers, after)
 
 
 def _batch(plan: Plan) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ parallelism, on tensor; that of a graph is what crosses, all elements of a seque
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -18,7 +18,7 @@ from ..cluster.units import nodes, unit_in
 from ..cost import Priced
 from ..cost.activations import element_bytes
 from ..cost.memory_terms import local_microbatch
-from ..cost.placement import axis_strides, blocks
+from ..cost.placement import axis_strides
 from ..cost.sending import Transfer
 from ..errors import InputError
 from ..plan import Plan
@@ -93,10 +93,11 @@ def plan_boundaries(priced: Priced, pricer: PlanPricer) -> tuple[Boundary, ...]:
     hops = time.hops(plan)[0]
     another = Transfer.SCATTER_GATHER if time.transfer is Transfer.DIRECT else Transfer.DIRECT
     others = time.hops_by(plan, another)[0] if len(plan.stages) > 1 else ()
+    starts = time.placed(plan)[0]
     alike: dict[tuple[object, ...], list[int]] = {}
     found: dict[tuple[object, ...], tuple[list[_Group], tuple[int, int, int]]] = {}
     for k in range(len(plan.stages) - 1):
-        before, after = _side(plan, k), _side(plan, k + 1)
+        before, after = _side(plan, k, starts), _side(plan, k + 1, starts)
         batches = [local_microbatch(plan, plan.stages[at]) * plan.stages[at].mesh.data for at in (k, k + 1)]
         shape = (batches[0], *pricer.stream(plan, k))
         groups = list(_groups(cluster, before, after)) if batches[0] == batches[1] else []
@@ -110,11 +111,11 @@ def plan_boundaries(priced: Priced, pricer: PlanPricer) -> tuple[Boundary, ...]:
     )
 
 
-def _side(plan: Plan, k: int) -> _Side:
+def _side(plan: Plan, k: int, starts: Sequence[int]) -> _Side:
     mesh = plan.stages[k].mesh
     distance = axis_strides(plan, mesh)
     return (
-        (mesh.data, mesh.context, mesh.tensor), (distance["data"], distance["context"], distance["tensor"]), blocks(plan)[0][k],
+        (mesh.data, mesh.context, mesh.tensor), (distance["data"], distance["context"], distance["tensor"]), starts[k],
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import inf
+from math import fsum, inf
 from typing import TYPE_CHECKING, Any
 
 from ..cluster import Cluster
@@ -159,7 +159,7 @@ def _launches(own: OperatorLayouts | None, launch: float, microbatches: int) -> 
     found = 0.0
     for row in own.layouts if own is not None else ():
         passes = row.spending.forward, row.spending.backward
-        found += row.copies * microbatches * sum(one for one in passes if 0 < one <= 2 * launch * (1 + 1e-9))
+        found += row.copies * microbatches * fsum(one for one in passes if 0 < one <= 2 * launch * (1 + 1e-9))
     return found
 
 

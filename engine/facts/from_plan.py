@@ -14,6 +14,7 @@ from ..plan import DEFAULT_ORDER, Mesh, Plan, Schedule
 from ..proposal import Case, PlanCase, StatedStage
 from ..proposal.schema import PlanChoice
 from .fact import Fact
+from .from_places import place_facts
 from .from_shapes import known_layers, known_shapes
 from .kinds import fact
 from .limits import limits_of
@@ -48,7 +49,7 @@ def plan_case(plan: Plan, path: str = "") -> PlanCase:
 def plan_facts(case: Case, plan: PlanCase, *, found: bool = False) -> list[Fact]:
     """Every fact of one plan that does not need memory or time."""
     facts = [_plan(case, plan, found), *_batch(case, plan), *_divisions(case, plan), *_stages(case, plan)]
-    facts += [*_groups(case, plan), *_schedule(case, plan)]
+    facts += [*_groups(case, plan), *place_facts(case, plan), *_schedule(case, plan)]
     heading = case.loaded.stated.proposal
     if heading is not None and heading.framework is not None and heading.framework.settings:
         from .from_settings import settings_plan_facts  # most proposals state none

@@ -144,6 +144,20 @@ OF_PLAN: tuple[Kind, ...] = (
         "plan",
     ),
     Kind(
+        "stage_places",
+        "Stages of unequal meshes that do not lie in pipeline order; absent where they do.",
+        {
+            "plan": text("The plan."),
+            "how": text("moved: packed onto nodes in another order; none: there is no such order.", one_of=("moved", "none")),
+            "stage": whole("The first stage that would lie across two nodes in pipeline order."),
+            "devices": whole("Its devices."),
+            "node_devices": whole("Devices of a node."),
+            "sizes": text("Devices of each stage."),
+            "places": text("The nodes of each stage, where there are some.", optional=True),
+        },
+        "plan",
+    ),
+    Kind(
         "order",
         "The axis order of a plan.",
         {

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from planproof.cost.contention import Contention, busy_share, free_window
 from planproof.cost.simulation import Durations
 from planproof.cost.stage_costs import STAGE_TERMS, StageCost
-from planproof.cost.step import Hop, TimeModel
+from planproof.cost.step import TimeModel
+from planproof.cost.transfers import Hop
 from time_cases import cluster, gpt, plans, training, uniform
 
 contended = Contention(STAGE_TERMS)
