@@ -9,23 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from math import comb
 from typing import cast
 
 from ..cluster import Cluster
 from ..model import Transformer, Workload
 from ..model.graph_model import GraphModel
 from ..model.operator import Kind
-from ..plan import DEFAULT_ORDER, Mesh, Plan, Recompute, Schedule
+from ..plan import DEFAULT_ORDER, Mesh, Plan, Recompute
 from .freedoms import FREE, Freedom
 from .orders import distinct_orders
 from .setting import Setting
 from .space import LeftOut, Limits, Shape, UniformSpace, divisors
+from .submeshes import MOST_STAGES, MOST_UNITS, NEVER, Submeshes
 
 #: Sequences of a microbatch on a replica: pictures are counted by more divisors of a batch than texts.
 MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-#: Stages of unequal meshes, and units of devices in which they are counted, at most.
-MOST_STAGES, MOST_UNITS = 8, 16
 #: Share of the parameters of products that a tensor degree has to divide.
 DIVIDED = 0.9
 
@@ -124,20 +122,18 @@ class GraphSpace(UniformSpace):
         return tuple(rows)
 
 
-class GraphUneven:
+class GraphUneven(Submeshes[GraphSpace]):
     """Cuts and unequal plans of the same graph, batch, devices and limits as `uniform`."""
 
-    def __init__(self, uniform: GraphSpace) -> None:
-        self.uniform = uniform
-        self._ways: dict[tuple[int, tuple[Mesh, ...]], int] = {}
+    @property
+    def layers(self) -> int:
+        """Layers that are recognised in the graph."""
+        return self.uniform.graph.layers
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
         """All of them: cuts on one mesh, then unequal meshes."""
         return (*self._cuts(), *self._unequal())
-
-    def _schedules(self, pipeline: int) -> tuple[Schedule, ...]:
-        return tuple(kind for kind, _ in self.uniform.schedules(pipeline) if kind is not Schedule.INTERLEAVED)
 
     def _kinds(self) -> tuple[tuple[Recompute, ...], ...]:
         space = self.uniform
@@ -148,42 +144,13 @@ class GraphUneven:
         for shape in space.all_shapes:
             if shape.pipeline == 1:
                 continue
-            for schedule in self._schedules(shape.pipeline):
+            for schedule in self.schedules_of(shape.pipeline):
                 for zero in space.zeros(shape):
                     for kinds in self._kinds():
                         yield Setting(
                             shape.pipeline, shape.microbatch * shape.data, shape.accumulation, schedule, zero, False,
                             shape.order, (shape.mesh,), kinds,
                         )  # fmt: skip
-
-    @property
-    def has_unequal(self) -> bool:
-        """Whether stages may differ in their mesh."""
-        space = self.uniform
-        there = len(space.cluster.nodes) == 1 and space.freedom.unequal_meshes
-        return there and space.cluster.devices > 1 and space.limits.allows("pipeline", 2) and self.unit > 0
-
-    @cached_property
-    def unit(self) -> int:
-        """Devices of a unit: the fewest that divide a node, or are whole nodes, with at most `MOST_UNITS` of them; 0 for none."""
-        cluster = self.uniform.cluster
-        node = min(cluster.devices_per_node, cluster.devices)
-        for unit in divisors(cluster.devices):
-            if cluster.devices // unit <= MOST_UNITS and (node % unit == 0 or unit % node == 0):
-                return unit if unit < cluster.devices else 0
-        return 0
-
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Devices of a submesh: divisors of a node, and whole nodes by powers of two."""
-        cluster = self.uniform.cluster
-        node = min(cluster.devices_per_node, cluster.devices)
-        found = []
-        for size in range(self.unit, cluster.devices, self.unit):
-            nodes = size // node
-            if node % size == 0 or (size % node == 0 and nodes & (nodes - 1) == 0):
-                found.append(size)
-        return tuple(found)
 
     def menu(self, sequences: int, pipeline: int) -> tuple[Mesh, ...]:
         """The meshes of a microbatch of `sequences`: data and tensor degrees on each submesh."""
@@ -212,43 +179,12 @@ class GraphUneven:
                 menu = self.menu(sequences, stages)
                 if len(menu) < 2 or not self.arrangements(stages, menu):
                     continue
-                for schedule in self._schedules(stages):
+                for schedule in self.schedules_of(stages):
                     for zero in space.zeros(Shape(2, 1, stages, 1, 1, 1, 1)):
                         for kinds in self._kinds():
                             yield Setting(
                                 stages, sequences, batch // sequences, schedule, zero, False, DEFAULT_ORDER, menu, kinds
                             )
-
-    def arrangements(self, stages: int, menu: tuple[Mesh, ...]) -> int:
-        """Sequences of that many meshes of the menu that fill the devices, each in a node or on whole nodes, not all alike."""
-        key = stages, menu
-        if key not in self._ways:
-            sizes: dict[int, int] = {}
-            for mesh in menu:
-                sizes[mesh.devices] = sizes.get(mesh.devices, 0) + 1
-            alike = sum(self._filled(stages, {mesh.devices: 1}) for mesh in menu)
-            self._ways[key] = self._filled(stages, sizes) - alike
-        return self._ways[key]
-
-    def _filled(self, stages: int, sizes: dict[int, int]) -> int:
-        cluster = self.uniform.cluster
-        node, ways = min(cluster.devices_per_node, cluster.devices), {0: 1}
-        for _ in range(stages):
-            grown: dict[int, int] = {}
-            for used, number in ways.items():
-                for size, meshes in sizes.items():
-                    if used + size <= cluster.devices and used % min(size, node) == 0:
-                        grown[used + size] = grown.get(used + size, 0) + number * meshes
-            ways = grown
-        return ways.get(cluster.devices, 0)
-
-    def plans(self, setting: Setting) -> int:
-        """How many plans a setting holds; uniform ones are not counted again."""
-        layers, p, kinds = self.uniform.graph.layers, setting.stages, len(setting.recomputes)
-        cut = comb(layers - 1, p - 1)
-        if len(setting.meshes) == 1:
-            return cut * int(kinds**p) - (kinds if layers % p == 0 else 0)
-        return cut * int(kinds**p) * self.arrangements(p, setting.meshes)
 
     @cached_property
     def size(self) -> int:
@@ -287,11 +223,7 @@ class GraphUneven:
         elif cluster.devices > 1 and not self.unit:
             why = f"no more than {MOST_UNITS} equal parts of the devices are parts of a node, or whole nodes"
             rows.append(LeftOut("unequal meshes", why))
-        rows += [
-            LeftOut("interleaving of uneven stages", "the simulation cuts a stage into equal chunks only"),
-            LeftOut("stages on hosts in another order than the pipeline's", "neighbours exchange most and lie side by side"),
-        ]
-        return tuple(rows)
+        return (*rows, *NEVER)
 
 
 def is_uniform(plan: Plan) -> bool:

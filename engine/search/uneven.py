@@ -8,41 +8,35 @@ Schedules are those without interleaving. Prices nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from functools import cached_property
 from math import comb
 
-from ..frozen import dataclass
-from ..plan import DEFAULT_ORDER, Mesh, Schedule
+from ..plan import DEFAULT_ORDER, Mesh
 from .setting import Setting
 from .space import MICROBATCHES, LeftOut, Shape, UniformSpace, divisors, tensor_divides
-
-#: Units of devices in which unequal meshes are counted, and stages of such a plan, at most.
-MOST_UNITS, MOST_STAGES = 16, 8
+from .submeshes import MOST_STAGES, NEVER, Submeshes
 
 
-@dataclass(frozen=True)
-class UnevenSpace:
+class UnevenSpace(Submeshes[UniformSpace]):
     """Cuts and unequal plans of the same model, batch, devices and limits as `uniform`."""
 
-    uniform: UniformSpace
-    _ways: dict[tuple[int, tuple[Mesh, ...]], int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    @property
+    def layers(self) -> int:
+        """Layers of the model."""
+        return self.uniform.model.layers
 
     # Cuts.
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes of cuts: pipelines of two stages and more, whether the layers divide or not."""
-        return tuple(one for one in self.uniform.all_shapes if one.pipeline > 1 and self._schedules(one.pipeline))
-
-    def _schedules(self, pipeline: int) -> tuple[Schedule, ...]:
-        return tuple(kind for kind, _ in self.uniform.schedules(pipeline) if kind is not Schedule.INTERLEAVED)
+        return tuple(one for one in self.uniform.all_shapes if one.pipeline > 1 and self.schedules_of(one.pipeline))
 
     def cuts(self, shape: Shape) -> Iterator[Setting]:
         """The settings of a shape."""
         space = self.uniform
         kinds = (space.recomputes,) if space.freedom.recompute_by_stage else tuple((one,) for one in space.recomputes)
-        for schedule in self._schedules(shape.pipeline):
+        for schedule in self.schedules_of(shape.pipeline):
             for zero in space.zeros(shape):
                 for parallel in space.sequence_parallels(shape):
                     for recomputes in kinds:
@@ -52,35 +46,6 @@ class UnevenSpace:
                         )  # fmt: skip
 
     # Unequal meshes.
-
-    @property
-    def has_unequal(self) -> bool:
-        """Whether stages may differ in their mesh."""
-        space = self.uniform
-        there = len(space.cluster.nodes) == 1 and space.freedom.unequal_meshes
-        return there and space.cluster.devices > 1 and space.limits.allows("pipeline", 2) and self.unit > 0
-
-    @cached_property
-    def unit(self) -> int:
-        """Devices of a unit: the fewest that divide a node, or are whole nodes, with at most `MOST_UNITS` of them; 0 for none."""
-        cluster = self.uniform.cluster
-        node = min(cluster.devices_per_node, cluster.devices)
-        for unit in divisors(cluster.devices):
-            if cluster.devices // unit <= MOST_UNITS and (node % unit == 0 or unit % node == 0):
-                return unit if unit < cluster.devices else 0
-        return 0
-
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Devices of a submesh: divisors of a node, and whole nodes by powers of two."""
-        cluster = self.uniform.cluster
-        node = min(cluster.devices_per_node, cluster.devices)
-        found = []
-        for size in range(self.unit, cluster.devices, self.unit):
-            nodes = size // node
-            if node % size == 0 or (size % node == 0 and nodes & (nodes - 1) == 0):
-                found.append(size)
-        return tuple(found)
 
     def meshes(self, sequences: int, pipeline: int, *, parallel: bool) -> tuple[Mesh, ...]:
         """The menu of a microbatch of `sequences`: data, tensor and expert degrees on each submesh."""
@@ -127,48 +92,14 @@ class UnevenSpace:
                     if not self.arrangements(stages, menu):
                         continue
                     zeros = space.zeros(Shape(2, 1, stages, 1, 1, 1, 1))
-                    for schedule in self._schedules(stages):
+                    for schedule in self.schedules_of(stages):
                         for zero in zeros:
                             yield Setting(
                                 stages, sequences, batch // sequences, schedule, zero, parallel, DEFAULT_ORDER, menu,
                                 space.recomputes,
                             )  # fmt: skip
 
-    def arrangements(self, stages: int, menu: tuple[Mesh, ...]) -> int:
-        """Sequences of that many meshes of the menu that fill the devices, each in a node or on whole nodes, not all alike."""
-        key = stages, menu
-        if key not in self._ways:
-            cluster = self.uniform.cluster
-            node = min(cluster.devices_per_node, cluster.devices)
-            sizes: dict[int, int] = {}
-            for mesh in menu:
-                sizes[mesh.devices] = sizes.get(mesh.devices, 0) + 1
-            alike = sum(self._filled(stages, {mesh.devices: 1}, node) for mesh in menu)
-            self._ways[key] = self._filled(stages, sizes, node) - alike
-        return self._ways[key]
-
-    def _filled(self, stages: int, sizes: dict[int, int], node: int) -> int:
-        """Aligned sequences of `stages` submeshes that use every device; `sizes` says how many meshes have that size."""
-        devices = self.uniform.cluster.devices
-        ways = {0: 1}
-        for _ in range(stages):
-            grown: dict[int, int] = {}
-            for used, number in ways.items():
-                for size, meshes in sizes.items():
-                    if used + size <= devices and used % min(size, node) == 0:
-                        grown[used + size] = grown.get(used + size, 0) + number * meshes
-            ways = grown
-        return ways.get(devices, 0)
-
     # The whole.
-
-    def plans(self, setting: Setting) -> int:
-        """How many plans a setting holds; uniform ones are not counted again."""
-        layers, p, kinds = self.uniform.model.layers, setting.stages, len(setting.recomputes)
-        cut = comb(layers - 1, p - 1)
-        if len(setting.meshes) == 1:
-            return cut * int(kinds**p) - (kinds if layers % p == 0 else 0)
-        return cut * int(kinds**p) * self.arrangements(p, setting.meshes)
 
     @cached_property
     def size(self) -> int:
@@ -182,7 +113,7 @@ class UnevenSpace:
                 each = comb(layers - 1, p - 1) * kinds**p - (kinds if layers % p == 0 else 0)
             else:
                 each = kinds * (comb(layers - 1, p - 1) - (layers % p == 0))
-            total += each * len(self._schedules(p)) * len(space.zeros(shape)) * len(space.sequence_parallels(shape))
+            total += each * len(self.schedules_of(p)) * len(space.zeros(shape)) * len(space.sequence_parallels(shape))
         return total
 
     @property
@@ -217,8 +148,4 @@ class UnevenSpace:
                     "the tables of their stages would not be done within the time of a review",
                 )
             )
-        rows += [
-            LeftOut("interleaving of uneven stages", "the simulation cuts a stage into equal chunks only"),
-            LeftOut("stages on hosts in another order than the pipeline's", "neighbours exchange most and lie side by side"),
-        ]
-        return tuple(rows)
+        return (*rows, *NEVER)
