@@ -10,7 +10,7 @@ rule and nothing of other settings.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from math import fsum, gcd, inf
@@ -135,12 +135,15 @@ class GraphChains:
             more = min((number for number in known if number > held), default=None)
             most = known[fewer] if fewer is not None else np.full(self.layers, self.layers - 1)
             least = known[more] if more is not None else np.arange(self.layers) - 1
-            found, last = np.empty(self.layers, dtype=np.int64), -1
+            found, last, whole = np.empty(self.layers, dtype=np.int64), -1, True
             for first in range(self.layers):
+
+                def fits(end: int, first: int = first) -> bool:
+                    return self._may(key, held, stage, option, first, end)
+
                 # Without its first layer a stage holds less: it reaches at least as far.
-                last = max(last, int(least[first]))
-                while last < most[first] and self._may(key, held, stage, option, first, last + 1):
-                    last += 1
+                last = _furthest(max(last, int(least[first])), int(most[first]), fits, whole=whole, near=first > 0)
+                whole = last == most[first]
                 found[first] = last
             known[held] = found
         return known[held]
@@ -346,3 +349,24 @@ class GraphChains:
             row = max(memory.rows, key=lambda one: one.bytes)
             found = self._excesses[key] = self.pricer.stage_excess(memory), row.name
         return found
+
+
+def _furthest(low: int, high: int, fits: Callable[[int], bool], *, whole: bool, near: bool) -> int:
+    """The largest of low .. high that fits, where low does and nothing behind one that does not. `whole`: high is likely; `near`:
+    one close to low is.
+    """
+    if whole and low < high:
+        if fits(high):
+            return high
+        high -= 1
+    step = 1
+    while near and low < high:
+        at = min(high, low + step)
+        if not fits(at):
+            high = at - 1
+            break
+        low, step = at, 2 * step
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
